@@ -1,0 +1,52 @@
+package consumer
+
+import "context"
+
+// Handler handles one message. It returns nil when the message has taken effect: only then may its offset be committed.
+// Any error leaves the message open; the chain's middlewares and the topic's OnFailure decide what happens next.
+//
+// A Handler must be safe for concurrent use. It must not keep msg after it has returned, and should return soon after ctx
+// is done: the runner cancels ctx when the time to drain is over.
+type Handler interface {
+	Handle(ctx context.Context, msg *Message) error
+}
+
+// HandlerFunc is a function that is a Handler.
+type HandlerFunc func(ctx context.Context, msg *Message) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, msg *Message) error { return f(ctx, msg) }
+
+// Middleware wraps a Handler. In a list of middlewares the first is the outermost.
+//
+// What it returns may offer more by optional interfaces: Linker, Checker.
+type Middleware func(next Handler) Handler
+
+// TxHandler is a function that handles one message inside a transaction of type Tx, which its caller commits.
+type TxHandler[Tx any] func(ctx context.Context, tx Tx, msg *Message) error
+
+// Checker is implemented by links of a chain that can tell, before the first message, that they would fail: a missing table,
+// for example. Run calls Check at its start and reports the errors of all links together.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
+// Linker is implemented by links of a chain whose place in it matters. New refuses a chain in which they are out of order.
+// Links without it may stand anywhere.
+type Linker interface {
+	Link() Link
+}
+
+// Link is the place of a link in its chain, from the outermost to the innermost.
+type Link int
+
+// The known links, in the order in which they must stand, the outermost first.
+const (
+	LinkTracing    Link = iota + 1 // sees every attempt, and all that the inner links decided
+	LinkLogging                    // inside the span, so that its lines carry the trace
+	LinkDeadLetter                 // outside Retry, whose last word it acts on
+	LinkRetry                      // outside what makes one attempt; once per chain
+	LinkRecover                    // inside Retry, so that a panic is a failed attempt
+	LinkTimeout                    // inside Retry, so that each attempt has its own time
+	LinkDedup                      // innermost: each attempt has its own transaction; once per chain
+)

@@ -1,0 +1,77 @@
+package consumer
+
+import (
+	"context"
+	"time"
+)
+
+// Message is one record of a topic, as its handlers see it.
+//
+// Key, Value and the headers alias the fetched batch: they may be kept, but must not be written to. Each is cut to its own
+// length, so an append copies. What is kept keeps the whole batch in memory: copy small parts that live long.
+type Message struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Key       []byte // nil if the record has none
+	Value     []byte // nil for a tombstone
+	Headers   []Header
+	Timestamp time.Time // as the topic keeps it: the producer's or the broker's; zero if the record has none
+
+	// What the runner knows, set before the first link of the chain is called.
+
+	Group        string
+	Consumer     string    // names the effect: Topic.Consumer, by default "group/topic"
+	TopicID      TopicID   // zero if the broker does not tell
+	EventID      string    // what Topic.EventID returned
+	EventIDErr   error     // why there is no EventID; Dedup refuses the message with it
+	Attempt      int       // from 1; counted as long as this process holds the partition
+	FirstAttempt time.Time // start of attempt 1
+
+	// Result is written by the inner links of the chain and read by the outer ones. It is empty before each attempt.
+	Result Result
+}
+
+// Header is a record header. A record may repeat a key.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// TopicID is Kafka's unique id of a topic: a topic that is deleted and created again has another one.
+type TopicID [16]byte
+
+// Header returns the value of the last header with that key, the one that wins where a key is repeated, and whether there
+// is one.
+func (m *Message) Header(key string) (value []byte, ok bool) {
+	for i := len(m.Headers) - 1; i >= 0; i-- {
+		if m.Headers[i].Key == key {
+			return m.Headers[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// Result is what became of one attempt.
+type Result struct {
+	Duplicate bool // the event was recorded before: the handler did not run
+	Dead      bool // the message was written as a dead letter
+
+	// The steps of the dedup transaction, zero where a step was not reached: BEGIN and record lie between Begin and
+	// HandlerStart, the handler between HandlerStart and HandlerEnd, COMMIT or ROLLBACK between HandlerEnd and End.
+	Begin, HandlerStart, HandlerEnd, End time.Time
+}
+
+type contextKey struct{}
+
+// WithMessage returns a context that carries msg to MessageFrom. The runner sets it; tests may.
+func WithMessage(ctx context.Context, msg *Message) context.Context {
+	return context.WithValue(ctx, contextKey{}, msg)
+}
+
+// MessageFrom returns the message that is being handled, for handlers that take only the event. It holds facts about the
+// message; it never carries the transaction.
+func MessageFrom(ctx context.Context) (*Message, bool) {
+	msg, ok := ctx.Value(contextKey{}).(*Message)
+	return msg, ok
+}
