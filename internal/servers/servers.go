@@ -1,0 +1,86 @@
+// Package servers finds or starts the PostgreSQL and the Kafka that the tests and the demo run on, so that both work on a
+// machine that has nothing but Go and a network.
+//
+// A server is looked for in this order; the first that can be had is taken:
+//
+//	PostgreSQL                                          Kafka (RealKafka)
+//	1. EINMAL_DATABASE_URL                              EINMAL_KAFKA_BROKERS
+//	2. Docker, image EINMAL_POSTGRES_IMAGE              Docker, image EINMAL_KAFKA_IMAGE
+//	3. programs in EINMAL_POSTGRES_BIN, on PATH         jars in EINMAL_KAFKA_JARS, run by java
+//	   or in the usual directories, newest first
+//	4. binaries fetched by embedded-postgres            -
+//
+// A variable that is set is meant: a server that it names and that does not answer is an error, not a reason to go on
+// with the next. InProcessKafka needs none of this: it is a broker within the process that speaks the real protocol.
+//
+// Servers are reached by TCP at 127.0.0.1, so that child processes can use them. A server that was started here ends with
+// the process that started it, whatever ends that one: local programs by the kernel's death signal or a watchdog,
+// containers by a time limit and by the next process, which sweeps those whose owner is gone. They are throwaway servers:
+// they do not survive a crash of the machine (fsync is off), but synchronous_commit stays on, since what is tested with
+// them promises durability.
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// The environment variables that decide which servers are used. All of them are optional.
+const (
+	// EnvDatabaseURL names a PostgreSQL server that runs already, as a URL or as key=value pairs. Its role must be allowed to
+	// create schemas.
+	EnvDatabaseURL = "EINMAL_DATABASE_URL"
+	// EnvPostgresImage is the image from which Docker starts PostgreSQL. Defaults to postgres:17-alpine.
+	EnvPostgresImage = "EINMAL_POSTGRES_IMAGE"
+	// EnvPostgresBin is the directory with the programs initdb and postgres. Naming one rules Docker out.
+	EnvPostgresBin = "EINMAL_POSTGRES_BIN"
+	// EnvKafkaBrokers names a Kafka cluster that runs already: host:port, separated by commas.
+	EnvKafkaBrokers = "EINMAL_KAFKA_BROKERS"
+	// EnvKafkaImage is the image from which Docker starts Kafka. Defaults to apache/kafka:4.3.1.
+	EnvKafkaImage = "EINMAL_KAFKA_IMAGE"
+	// EnvKafkaJars is the directory with the jars of Apache Kafka.
+	EnvKafkaJars = "EINMAL_KAFKA_JARS"
+)
+
+// A source is one way to a server. It answers errAbsent, wrapped with the reason, if the way is not open on this machine.
+type source[S any] struct {
+	name string
+	find func() (S, error)
+}
+
+// errAbsent says that a source has nothing to offer here.
+var errAbsent = errors.New("not available")
+
+// absent is errAbsent with a reason.
+func absent(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errAbsent, fmt.Errorf(format, args...))
+}
+
+// first asks the sources in turn. It answers with the first server there is, and with what it learnt on the way there:
+// the reasons of the sources that failed, one each. A source that is absent is passed over, and so is one that is there
+// but fails, since the next one serves as well; the reasons tell.
+func first[S any](sources []source[S]) (server S, reasons []string, err error) {
+	for _, s := range sources {
+		server, err = s.find()
+		if err == nil {
+			return server, reasons, nil
+		}
+		reasons = append(reasons, s.name+": "+strings.TrimPrefix(err.Error(), errAbsent.Error()+": "))
+	}
+	return server, reasons, errAbsent
+}
+
+// env is the variable's value, or def where it is not set.
+func env(name, def string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return def
+}
+
+// startTimeout is how long a server that was started here may take until it answers. Ten times what a slow machine was seen
+// to need.
+const startTimeout = time.Minute

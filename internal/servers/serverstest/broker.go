@@ -1,0 +1,214 @@
+package serverstest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/einmal-go/einmal/internal/servers"
+)
+
+// EnvRequireKafka set to 1 makes a real Kafka a must for tests that run on each broker.
+const EnvRequireKafka = "EINMAL_REQUIRE_KAFKA"
+
+// Broker is a Kafka cluster for a test.
+type Broker struct {
+	// Addrs are the brokers, as host:port.
+	Addrs []string
+	// Kind is "in-process" or "kafka".
+	Kind string
+	// Fake injects faults into an in-process cluster; it is nil for a real one.
+	Fake *kfake.Cluster
+}
+
+// InProcess starts a cluster of this test's own, closed when the test ends: see servers.InProcessKafka for its settings,
+// which opts can change.
+func InProcess(t testing.TB, opts ...kfake.Opt) *Broker {
+	t.Helper()
+	k, err := servers.InProcessKafka(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newBroker(k)
+}
+
+func newBroker(k *servers.Kafka) *Broker {
+	announce("broker", k.Origin)
+	return &Broker{Addrs: k.Addrs, Kind: k.Kind, Fake: k.Fake}
+}
+
+// EachBroker runs f as parallel subtests "in-process", on a cluster of its own, and, where EINMAL_KAFKA_BROKERS names a
+// cluster, "kafka". With EINMAL_REQUIRE_KAFKA=1 it fails if there is none.
+func EachBroker(t *testing.T, f func(t *testing.T, b *Broker)) {
+	t.Helper()
+	t.Run(servers.InProcess, func(t *testing.T) {
+		t.Parallel()
+		f(t, InProcess(t))
+	})
+	if os.Getenv(servers.EnvKafkaBrokers) == "" && os.Getenv(EnvRequireKafka) != "1" {
+		return
+	}
+	t.Run(servers.Apache, func(t *testing.T) {
+		t.Parallel()
+		f(t, running(t))
+	})
+}
+
+// findRunning looks for the real cluster once per test binary.
+var findRunning = sync.OnceValues(func() (*servers.Kafka, error) {
+	if os.Getenv(servers.EnvKafkaBrokers) == "" {
+		return nil, fmt.Errorf("%s=1 demands a real Kafka: set %s to its brokers", EnvRequireKafka, servers.EnvKafkaBrokers)
+	}
+	return servers.RealKafka(context.Background())
+})
+
+func running(t testing.TB) *Broker {
+	t.Helper()
+	k, err := findRunning()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newBroker(k)
+}
+
+// Topic creates a topic with a unique name, waits until each partition has a leader, and answers with the name. On a real cluster the
+// topic is deleted when the test ends.
+func (b *Broker) Topic(t testing.TB, partitions int32) string {
+	t.Helper()
+	name := unique(t)
+	admin := b.admin(t)
+	// -1: the cluster's own factor, so that acks=all can be met on a cluster of one node and of three
+	err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: -1}, false)
+	if err != nil {
+		t.Fatalf("create topic %s: %v", name, err)
+	}
+	if b.Fake == nil {
+		t.Cleanup(func() { _ = b.admin(t).DeleteTopic(name) })
+	}
+	eventually(t, 30*time.Second, func() error { return hasLeaders(admin, name, partitions) })
+	return name
+}
+
+func hasLeaders(admin sarama.ClusterAdmin, topic string, partitions int32) error {
+	found, err := admin.DescribeTopics([]string{topic})
+	if err != nil {
+		return err
+	}
+	leaders := 0
+	for _, p := range found[0].Partitions {
+		if p.Err == sarama.ErrNoError && p.Leader >= 0 {
+			leaders++
+		}
+	}
+	if leaders != int(partitions) {
+		return fmt.Errorf("topic %s: %d of %d partitions have a leader", topic, leaders, partitions)
+	}
+	return nil
+}
+
+// Produce sends the messages and returns when all in-sync replicas have acknowledged each of them. A message goes to the partition
+// that it names.
+func (b *Broker) Produce(t testing.TB, msgs ...*sarama.ProducerMessage) {
+	t.Helper()
+	if len(msgs) == 0 {
+		return
+	}
+	cfg := config()
+	cfg.Producer.RequiredAcks = sarama.WaitForAll
+	cfg.Producer.Partitioner = sarama.NewManualPartitioner
+	cfg.Producer.Return.Successes = true
+	producer, err := sarama.NewSyncProducer(b.Addrs, cfg)
+	if err != nil {
+		t.Fatalf("produce: %v", err)
+	}
+	defer producer.Close()
+	if err := producer.SendMessages(msgs); err != nil {
+		t.Fatalf("produce: %v", err)
+	}
+}
+
+// Committed answers with the group's committed offset of each partition of the topic, -1 where there is none.
+func (b *Broker) Committed(t testing.TB, group, topic string) map[int32]int64 {
+	t.Helper()
+	admin := b.admin(t)
+	found, err := admin.DescribeTopics([]string{topic})
+	if err != nil {
+		t.Fatalf("committed offsets of %s: %v", group, err)
+	}
+	var partitions []int32
+	for _, p := range found[0].Partitions {
+		partitions = append(partitions, p.ID)
+	}
+	offsets, err := admin.ListConsumerGroupOffsets(group, map[string][]int32{topic: partitions})
+	if err != nil {
+		t.Fatalf("committed offsets of %s: %v", group, err)
+	}
+	committed := map[int32]int64{}
+	for _, p := range partitions {
+		committed[p] = -1
+		if block := offsets.GetBlock(topic, p); block != nil && block.Err == sarama.ErrNoError {
+			committed[p] = block.Offset
+		}
+	}
+	return committed
+}
+
+// Group answers with a unique name for a consumer group.
+func Group(t testing.TB) string { return unique(t) }
+
+// unique is the test's name, as far as Kafka allows it, and 40 random bits.
+func unique(t testing.TB) string {
+	kept := strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, t.Name())
+	return kept[:min(len(kept), 100)] + "-" + strings.ToLower(rand.Text()[:8])
+}
+
+func (b *Broker) admin(t testing.TB) sarama.ClusterAdmin {
+	t.Helper()
+	admin, err := sarama.NewClusterAdmin(b.Addrs, config())
+	if err != nil {
+		t.Fatalf("%s: %v", b.Kind, err)
+	}
+	return admin
+}
+
+// config is that of the clients which act for a test beside the code that it tests.
+func config() *sarama.Config {
+	cfg := sarama.NewConfig()
+	cfg.ClientID = "einmal-serverstest"
+	cfg.Version = sarama.V3_6_0_0
+	return cfg
+}
+
+// eventually asks f until it answers nil, and fails the test after d.
+func eventually(t testing.TB, d time.Duration, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(d)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %v", d, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

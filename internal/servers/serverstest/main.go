@@ -1,0 +1,44 @@
+// Package serverstest gives tests what they run on: a PostgreSQL schema and a Kafka topic of their own. It finds or starts
+// the servers by package servers, one database for a test binary, when the first test asks for it.
+//
+// Each package that uses it hands its TestMain over:
+//
+//	func TestMain(m *testing.M) { serverstest.Main(m) }
+//
+// EINMAL_SERVERS_LOG names a file to which a line is appended for each server that a test binary used.
+package serverstest
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Main runs the tests, stops the servers that they started, fails if a goroutine is left over, and exits. sarama's
+// metrics ticker is the one goroutine that may stay: it belongs to its library's life and cannot be stopped.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := shared.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the database:", err)
+		code = max(code, 1)
+	}
+	if code == 0 {
+		code = leaks()
+	}
+	os.Exit(code)
+}
+
+// leaks looks for goroutines of tests that passed. Those of a test that failed say nothing.
+func leaks() int {
+	var err error
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
+		if err = goleak.Find(goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")); err == nil {
+			return 0
+		}
+	}
+	fmt.Fprintln(os.Stderr, "the tests passed and left goroutines behind:", err)
+	return 1
+}
