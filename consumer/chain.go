@@ -1,0 +1,135 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// topic is a Topic in its final form: the chain composed, the defaults filled in.
+type topic struct {
+	name      string
+	consumer  string
+	eventID   func(*Message) (string, error)
+	onFailure OnFailure
+	chain     Handler
+	links     []Handler // all links of the chain, the outermost first
+}
+
+// newTopic composes the chain of a topic link by link, so that each link can be asked for what it offers.
+func newTopic(cfg Config, name string) (*topic, error) {
+	t := cfg.Topics[name]
+	tp := &topic{name: name, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure}
+	if tp.consumer == "" {
+		tp.consumer = cfg.Group + "/" + name
+	}
+	if tp.eventID == nil {
+		tp.eventID = HeaderID("event-id")
+	}
+	var errs []error
+	if name == "" {
+		errs = append(errs, errors.New("the name is empty: give the topic's name"))
+	}
+	if t.OnFailure != KeepTrying && t.OnFailure != Stop {
+		errs = append(errs, fmt.Errorf("OnFailure is %d: use KeepTrying or Stop", int(t.OnFailure)))
+	}
+	err := tp.compose(t.Handler, append(append([]Middleware(nil), cfg.Middleware...), t.Middleware...))
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return tp, nil
+}
+
+func (t *topic) compose(h Handler, mws []Middleware) error {
+	if h == nil {
+		return errors.New("Handler is missing: set Topic.Handler")
+	}
+	if f, ok := h.(HandlerFunc); ok && f == nil {
+		return errors.New("Handler is a nil HandlerFunc: set Topic.Handler")
+	}
+	links := []Handler{h}
+	for i := len(mws) - 1; i >= 0; i-- {
+		if mws[i] == nil {
+			return fmt.Errorf("middleware %d (the outermost is 0, Config.Middleware comes first) is nil: remove it", i)
+		}
+		if h = mws[i](h); h == nil {
+			return fmt.Errorf("middleware %d (the outermost is 0, Config.Middleware comes first) returned a nil Handler: it must return a handler that calls the next one", i)
+		}
+		links = append([]Handler{h}, links...)
+	}
+	t.chain, t.links = h, links
+	return checkOrder(links)
+}
+
+// checkOrder refuses links that stand outside what must be outside of them.
+func checkOrder(links []Handler) error {
+	var errs []error
+	var outer Link
+	for _, h := range links {
+		l, ok := h.(Linker)
+		if !ok {
+			continue
+		}
+		link := l.Link()
+		switch {
+		case link == outer && link.once():
+			errs = append(errs, fmt.Errorf("the chain has two %s links: remove one of them (Config.Middleware and Topic.Middleware make one chain)", link))
+		case link < outer:
+			errs = append(errs, fmt.Errorf("%s stands inside %s: put it outside; the order is %s", link, outer, linkOrder))
+		default:
+			outer = link
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const linkOrder = "Tracing, Logging, DeadLetter, Retry, Recover, Timeout, Dedup, the outermost first"
+
+func (l Link) once() bool { return l == LinkRetry || l == LinkDeadLetter || l == LinkDedup }
+
+// String returns the name of the middleware.
+func (l Link) String() string {
+	switch l {
+	case LinkTracing:
+		return "Tracing"
+	case LinkLogging:
+		return "Logging"
+	case LinkDeadLetter:
+		return "DeadLetter"
+	case LinkRetry:
+		return "Retry"
+	case LinkRecover:
+		return "Recover"
+	case LinkTimeout:
+		return "Timeout"
+	case LinkDedup:
+		return "Dedup"
+	default:
+		return fmt.Sprintf("Link(%d)", int(l))
+	}
+}
+
+// check asks every link that can tell whether it will work.
+func (t *topic) check(ctx context.Context) error {
+	var errs []error
+	for _, h := range t.links {
+		if c, ok := h.(Checker); ok {
+			if err := c.Check(ctx); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// attempt runs the chain once and contains a panic in it. The EventID function is the user's too.
+func (t *topic) attempt(ctx context.Context, msg *Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &Panic{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	msg.EventID, msg.EventIDErr = t.eventID(msg)
+	return t.chain.Handle(ctx, msg)
+}

@@ -1,0 +1,99 @@
+package consumer
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// Defaults of Config.
+const (
+	// DefaultDrainTimeout is what a rebalance leaves a member for finishing what it has begun: Kafka's rebalance time-out,
+	// 10 s here, less two heartbeats, within which a member learns of the rebalance.
+	DefaultDrainTimeout = 8 * time.Second
+	// DefaultStartTimeout is long enough for a broker or a database that starts beside the service.
+	DefaultStartTimeout = 30 * time.Second
+)
+
+// Config is the configuration of a Consumer. The zero value of every optional field is its documented default. It must not be
+// changed once New has been called.
+type Config struct {
+	// Brokers are addresses, "host:port", from which the cluster is discovered. Required.
+	Brokers []string
+
+	// Group is the consumer group. It is also the first half of the default of Topic.Consumer. Required.
+	Group string
+
+	// Topics says how each topic is consumed, by the topic's name. Required.
+	Topics map[string]Topic
+
+	// Middleware stands around the Topic.Middleware of every topic. The first is the outermost.
+	Middleware []Middleware
+
+	// DrainTimeout is how long messages in work may take to finish when Run's ctx ends or partitions are revoked; then their
+	// contexts are cancelled, so that they roll back. Default: DefaultDrainTimeout.
+	//
+	// On shutdown the whole of it is used; keep it below the time that your platform leaves between SIGTERM and SIGKILL. On a
+	// rebalance it is cut to the group's rebalance time-out less two heartbeats: beyond that, the partition has a new owner,
+	// and finishing would be in vain. A rebalance that comes during a longer drain at shutdown does the same: what is
+	// finished after it is delivered again to the new owner, whose dedup store skips it.
+	DrainTimeout time.Duration
+
+	// StartTimeout is how long Run tries to reach the brokers and the databases at its start. Errors that waiting does not
+	// cure, a wrong password or a missing table, are returned at once. Default: DefaultStartTimeout.
+	StartTimeout time.Duration
+
+	// Logger receives what the runner itself has to say: rebalances, retries, broker errors. It never receives keys, values or
+	// headers of messages. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Sarama edits the configuration of the Kafka client, for TLS, SASL, the client's id or its time-outs. New calls it once.
+	// Fields on which the runner's correctness rests are refused with an error that says where to set what instead.
+	Sarama func(*sarama.Config)
+}
+
+// Topic is how one topic is consumed.
+type Topic struct {
+	// Handler is the innermost link of the chain. Required.
+	Handler Handler
+
+	// Consumer names the effect in the dedup store. Two topics of a group do not share ids by accident, because the default
+	// is "group/topic". Changing it, or the group's or the topic's name while it is unset, applies redelivered events again.
+	Consumer string
+
+	// EventID tells what identifies the event, however often it is produced or delivered. Default: HeaderID("event-id").
+	// It must be safe for concurrent use.
+	EventID func(*Message) (string, error)
+
+	// Middleware stands around Handler, inside Config.Middleware. The first is the outermost.
+	Middleware []Middleware
+
+	// OnFailure says what happens to a message whose chain returned an error that asks for no delay. Default: KeepTrying.
+	OnFailure OnFailure
+}
+
+// OnFailure is what the runner does with a message that has failed. Skipping is not among the choices: to move a message out
+// of the way is what a dead-letter middleware does, together with a record of it.
+type OnFailure int
+
+const (
+	// KeepTrying runs the message again, after 1 s, then twice as long each time up to 1 min, for ever. Status and the log
+	// show it. The partition waits behind it.
+	KeepTrying OnFailure = iota
+	// Stop ends the Consumer: other messages in work are drained, and Run returns the error.
+	Stop
+)
+
+func (c Config) withDefaults() Config {
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = DefaultStartTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}

@@ -1,0 +1,136 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/IBM/sarama"
+)
+
+// ErrHandlersStuck is wrapped by Run's error when handlers had not returned a second after their contexts were cancelled. They go
+// on running: the caller should end the process soon, and nothing that they use should be closed before. Their messages are
+// not marked, and will be delivered again.
+var ErrHandlersStuck = errors.New("einmal: handlers did not return after their context was cancelled")
+
+// ErrRunTwice is returned by the second call of Run: a Consumer lives once.
+var ErrRunTwice = errors.New("einmal: Run was called before: make a new Consumer with New")
+
+// StopError is what Run returns when a message failed in a topic whose OnFailure is Stop. The message stays uncommitted: it is
+// the first to be delivered after a restart.
+type StopError struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Err       error // what the chain returned
+}
+
+func (e *StopError) Error() string {
+	return fmt.Sprintf("einmal: stopped at %s@%d, which failed: %v", partitionName(e.Topic, e.Partition), e.Offset, e.Err)
+}
+
+// Unwrap returns what the chain returned.
+func (e *StopError) Unwrap() error { return e.Err }
+
+// Consumer is one member of a consumer group.
+type Consumer struct {
+	cfg    Config
+	sarama *sarama.Config
+	topics map[string]*topic
+
+	mu     sync.Mutex
+	phase  Phase
+	claims map[*claim]*claim
+}
+
+// New returns a Consumer, or all errors of the configuration at once, each a *ConfigError that says what to change. It does no
+// I/O: what only the servers can tell is checked by Run.
+func New(cfg Config) (*Consumer, error) {
+	cfg = cfg.withDefaults()
+	topics, sc, err := validate(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Consumer{cfg: cfg, sarama: sc, topics: topics, phase: Created, claims: map[*claim]*claim{}}, nil
+}
+
+// Run is New, then Consumer.Run.
+func Run(ctx context.Context, cfg Config) error {
+	c, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}
+
+// Run joins the group and handles messages until ctx is done; then it drains, leaves the group and returns nil. Only when it has
+// returned may the caller close what the handlers use, a pool for example.
+//
+// It returns an error if the start fails (all that is wrong at once), if a message failed and its topic's OnFailure is Stop (a
+// *StopError), if the broker refuses this member for good, and if handlers do not return (ErrHandlersStuck). What a restart or
+// another broker can cure it survives: it logs and tries again.
+//
+// The handlers' contexts carry the values of ctx, but not its end: they are cancelled when the time to drain is over. Run does not
+// touch signals: use signal.NotifyContext.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.begin() {
+		return ErrRunTwice
+	}
+	defer c.setPhase(Stopped)
+	r, err := c.start(ctx)
+	if err != nil {
+		return fmt.Errorf("einmal: cannot start: %w", err)
+	}
+	if r == nil {
+		return nil // ctx ended during the start
+	}
+	defer r.close()
+	err = r.consume()
+	return errors.Join(err, r.stuckError())
+}
+
+func (c *Consumer) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase != Created {
+		return false
+	}
+	c.phase = Starting
+	return true
+}
+
+func (c *Consumer) setPhase(p Phase) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase = p
+}
+
+// joined changes the phase when a session begins, unless the Consumer already drains.
+func (c *Consumer) joined() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == Starting {
+		c.phase = Running
+	}
+}
+
+func (c *Consumer) addClaim(cl *claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claims[cl] = cl
+}
+
+func (c *Consumer) removeClaim(cl *claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.claims, cl)
+}
+
+func stuckError(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrHandlersStuck, strings.Join(names, ", "))
+}

@@ -1,0 +1,72 @@
+package consumer
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// cancelGrace is how long a handler may take to return once its context is cancelled: time for a rollback.
+const cancelGrace = time.Second
+
+// end lets go of the partition: no message starts any more; what runs may finish within the budget, then is cancelled and rolls
+// back; what finished is marked; then the claim is fenced. The order matters: fencing first would throw away finished work,
+// marking what has not finished would lose it. end returns when nothing of the claim runs, or when handlers ignore their context.
+func (cl *claim) end(budget time.Duration) {
+	cl.stop()
+	defer cl.cancel(errDrainOver)
+	if !waitFor(cl.idle, budget) {
+		cl.run.log.Warn("einmal: the time to drain is over, handlers are cancelled", cl.attrs(slog.Duration("budget", budget))...)
+		cl.cancel(errDrainOver)
+		if !waitFor(cl.idle, cancelGrace) {
+			cl.run.stuck(cl)
+		}
+	}
+	cl.mu.Lock()
+	cl.fenced = true
+	cl.mu.Unlock()
+}
+
+func (cl *claim) stop() {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.stopped = true
+	for it, timer := range cl.parked {
+		if timer != nil {
+			timer.Stop()
+		}
+		delete(cl.parked, it)
+	}
+	if len(cl.running) == 0 {
+		close(cl.idle)
+	}
+}
+
+// stillRunning names the messages in work: "orders[3]@1207".
+func (cl *claim) stillRunning() []string {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	var names []string
+	for it := range cl.running {
+		names = append(names, fmt.Sprintf("%s@%d", partitionName(cl.topic.name, cl.partition), it.rec.Offset))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func waitFor(done <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}

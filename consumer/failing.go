@@ -1,0 +1,25 @@
+package consumer
+
+import "time"
+
+// Failing is what became of the attempts at a message that is still open.
+type Failing struct {
+	Offset   int64
+	Attempts int       // that have failed
+	Since    time.Time // start of the first of them
+	RetryAt  time.Time // not before this is the next one
+	Err      error     // of the last one
+}
+
+const (
+	keepTryingBase = time.Second
+	keepTryingMax  = time.Minute
+)
+
+// keepTryingDelay is how long KeepTrying waits after so many failed attempts. It is a pure function of their number.
+func keepTryingDelay(attempts int) time.Duration {
+	if attempts > 6 { // 2^6 s > 1 min
+		return keepTryingMax
+	}
+	return min(keepTryingMax, keepTryingBase<<(attempts-1))
+}

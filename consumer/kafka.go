@@ -1,0 +1,134 @@
+package consumer
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// Time-outs of the group. Their order matters: drain < rebalance < read < session. A member must have finished and committed
+// before the group goes on without it, must outwait a JoinGroup that the broker parks for the rebalance time-out, and must
+// notice a dead connection before its session ends.
+const (
+	rebalanceTimeout  = 10 * time.Second
+	readTimeout       = 12 * time.Second // Kafka 4.3 answers a heartbeat up to 10.1 s late while it fences a dead broker
+	sessionTimeout    = 20 * time.Second
+	heartbeatInterval = time.Second // a joiner waits for the others' next heartbeat
+)
+
+// newSaramaConfig returns the client's configuration before the user's func has seen it.
+func newSaramaConfig(group string) *sarama.Config {
+	c := sarama.NewConfig()
+	c.ClientID = "einmal-" + clientID(group)
+	c.Version = sarama.V3_6_0_0 // a ceiling: older brokers answer with what they have, newer requests bring nothing here
+
+	c.Net.DialTimeout = 5 * time.Second
+	c.Net.ReadTimeout = readTimeout
+	c.Net.WriteTimeout = readTimeout
+	c.Metadata.Retry.Max = 3
+	c.Metadata.Retry.Backoff = 250 * time.Millisecond
+	c.Metadata.RefreshFrequency = time.Minute       // how soon new partitions are seen
+	c.Metadata.AllowAutoTopicCreation = false       // else a deleted or misspelt topic is created by reading it
+	c.Consumer.Return.Errors = true                 // they are logged
+	c.Consumer.MaxWaitTime = 250 * time.Millisecond // bounds how long a claim takes to close
+	c.Consumer.Retry.Backoff = 500 * time.Millisecond
+	c.Consumer.Offsets.Initial = sarama.OffsetOldest // newest skips what was produced before the first commit
+	c.Consumer.Offsets.AutoCommit.Enable = true      // marks follow the database's commit, so any of them may be committed
+	c.Consumer.Offsets.AutoCommit.Interval = time.Second
+	c.Consumer.Offsets.Retry.Max = 3
+	c.Consumer.Group.ResetInvalidOffsets = true // to the oldest: delivered again, not skipped
+	c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
+	c.Consumer.Group.Rebalance.Timeout = rebalanceTimeout
+	c.Consumer.Group.Rebalance.Retry.Max = 20
+	c.Consumer.Group.Rebalance.Retry.Backoff = 500 * time.Millisecond
+	c.Consumer.Group.Session.Timeout = sessionTimeout
+	c.Consumer.Group.Heartbeat.Interval = heartbeatInterval
+	return c
+}
+
+// clientID keeps what Kafka and sarama accept in a client id.
+func clientID(group string) string {
+	id := []byte(group)
+	for i, b := range id {
+		if b <= ' ' || b > '~' {
+			id[i] = '_'
+		}
+	}
+	return string(id)
+}
+
+// owned are the fields that Config.Sarama must leave as they are, each with what to do instead.
+var owned = []struct {
+	name   string
+	field  func(*sarama.Config) any
+	remedy string
+}{
+	{"Consumer.Return.Errors", func(c *sarama.Config) any { return c.Consumer.Return.Errors }, "errors go to Config.Logger"},
+	{"Consumer.Offsets.AutoCommit.Enable", func(c *sarama.Config) any { return c.Consumer.Offsets.AutoCommit.Enable }, "only finished messages are marked, so committing them in the background is safe; change its Interval if you must"},
+	{"Consumer.Offsets.Initial", func(c *sarama.Config) any { return c.Consumer.Offsets.Initial }, "a group without a committed offset starts at the oldest message, else messages are skipped"},
+	{"Consumer.Group.ResetInvalidOffsets", func(c *sarama.Config) any { return c.Consumer.Group.ResetInvalidOffsets }, "without it a partition whose offset was deleted makes the group rejoin without end"},
+	{"Consumer.Group.Rebalance.Strategy", func(c *sarama.Config) any { return c.Consumer.Group.Rebalance.Strategy }, "the group's strategy is range"},
+	{"Consumer.Group.Rebalance.GroupStrategies", strategies, "the group's strategy is range"},
+	{"Consumer.MaxProcessingTime", func(c *sarama.Config) any { return c.Consumer.MaxProcessingTime }, "it is no time limit for handlers, and raising it starves other partitions; middleware.Timeout limits handlers"},
+	{"Consumer.Fetch.Max", func(c *sarama.Config) any { return c.Consumer.Fetch.Max }, "a maximum can skip messages that are larger"},
+	{"Consumer.Interceptors", func(c *sarama.Config) any { return len(c.Consumer.Interceptors) }, "they can run twice for a message; use a Middleware"},
+	{"Metadata.AllowAutoTopicCreation", func(c *sarama.Config) any { return c.Metadata.AllowAutoTopicCreation }, "a misspelt topic would be created; create topics before consuming them"},
+}
+
+func strategies(c *sarama.Config) any {
+	var names []string
+	for _, s := range c.Consumer.Group.Rebalance.GroupStrategies {
+		names = append(names, s.Name())
+	}
+	return names
+}
+
+// saramaConfig builds the client's configuration and checks what the user's func made of it.
+func saramaConfig(p *problems, cfg Config) *sarama.Config {
+	sc := newSaramaConfig(cfg.Group)
+	if cfg.Sarama != nil {
+		cfg.Sarama(sc)
+		checkOwned(p, sc, cfg.Group)
+	}
+	if err := sc.Validate(); err != nil {
+		p.add("Config.Sarama", "%v", err)
+	}
+	checkTimeouts(p, sc)
+	return sc
+}
+
+func checkOwned(p *problems, sc *sarama.Config, group string) {
+	ours := newSaramaConfig(group)
+	for _, f := range owned {
+		if !reflect.DeepEqual(f.field(sc), f.field(ours)) {
+			p.add("Config.Sarama", "sets %s, which einmal needs as it is: leave it out; %s", f.name, f.remedy)
+		}
+	}
+}
+
+func checkTimeouts(p *problems, sc *sarama.Config) {
+	g := sc.Consumer.Group
+	below := func(small string, a time.Duration, large string, b time.Duration, why string) {
+		if a >= b {
+			p.add("Config.Sarama", "%s is %v and %s is %v: make the first smaller, %s", small, a, large, b, why)
+		}
+	}
+	below("2 x Consumer.Group.Heartbeat.Interval", 2*g.Heartbeat.Interval, "Consumer.Group.Rebalance.Timeout", g.Rebalance.Timeout,
+		"else nothing is left of a rebalance for finishing messages")
+	below("Consumer.Group.Rebalance.Timeout", g.Rebalance.Timeout, "Net.ReadTimeout", sc.Net.ReadTimeout,
+		"else joining the group times out while the others drain")
+	below("Net.ReadTimeout", sc.Net.ReadTimeout, "Consumer.Group.Session.Timeout", g.Session.Timeout,
+		"else a dead connection costs the session")
+}
+
+// revokeBudget is how long messages in work may go on after a rebalance has begun.
+func revokeBudget(sc *sarama.Config) time.Duration {
+	return sc.Consumer.Group.Rebalance.Timeout - 2*sc.Consumer.Group.Heartbeat.Interval
+}
+
+// partitionName names a partition in texts.
+func partitionName(topic string, partition int32) string {
+	return fmt.Sprintf("%s[%d]", topic, partition)
+}

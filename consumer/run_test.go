@@ -1,0 +1,138 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+)
+
+// member is a Consumer that runs in a test.
+type member struct {
+	*consumer.Consumer
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// start runs a Consumer until the test ends, or stop is called.
+func start(t *testing.T, cfg consumer.Config) *member {
+	t.Helper()
+	c, err := consumer.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &member{Consumer: c, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(m.done)
+		m.err = c.Run(ctx)
+	}()
+	t.Cleanup(func() { m.stop() })
+	return m
+}
+
+func (m *member) stop() error {
+	m.cancel()
+	<-m.done
+	return m.err
+}
+
+// log of what handlers saw.
+type seen struct {
+	mu   sync.Mutex
+	msgs []*consumer.Message
+}
+
+func (s *seen) add(msg *consumer.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.msgs = append(s.msgs, msg)
+}
+
+func (s *seen) all() []*consumer.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*consumer.Message(nil), s.msgs...)
+}
+
+func (s *seen) len() int { return len(s.all()) }
+
+func (s *seen) Handle(_ context.Context, msg *consumer.Message) error {
+	s.add(msg)
+	return nil
+}
+
+// eventually waits for a condition; it fails the test after long enough for a slow machine.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func config(b *serverstest.Broker, group, topic string, h consumer.Handler) consumer.Config {
+	return consumer.Config{Brokers: b.Addrs, Group: group, Topics: map[string]consumer.Topic{topic: {Handler: h}}}
+}
+
+// records makes n records per partition.
+func records(topic string, partitions int32, n int) []*sarama.ProducerMessage {
+	var msgs []*sarama.ProducerMessage
+	for p := range partitions {
+		for i := range n {
+			msgs = append(msgs, &sarama.ProducerMessage{
+				Topic: topic, Partition: p, Value: sarama.StringEncoder(fmt.Sprintf("%d-%d", p, i)),
+				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(fmt.Sprintf("%s-%d-%d", topic, p, i))}},
+			})
+		}
+	}
+	return msgs
+}
+
+func TestConsumesAllAndCommits(t *testing.T) {
+	t.Parallel()
+	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
+		topic, group := b.Topic(t, 3), serverstest.Group(t)
+		b.Produce(t, records(topic, 3, 100)...)
+		var s seen
+		m := start(t, config(b, group, topic, &s))
+		eventually(t, "300 messages are handled", func() bool { return s.len() == 300 })
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+		for p, offset := range b.Committed(t, group, topic) {
+			if offset != 100 {
+				t.Errorf("partition %d: committed %d, want 100", p, offset)
+			}
+		}
+		for _, msg := range s.all() {
+			if want := fmt.Sprintf("%s-%d-%d", topic, msg.Partition, msg.Offset); msg.EventID != want || msg.EventIDErr != nil {
+				t.Fatalf("EventID = %q, %v, want %q", msg.EventID, msg.EventIDErr, want)
+			}
+			if msg.Group != group || msg.Consumer != group+"/"+topic || msg.Attempt != 1 || msg.TopicID == (consumer.TopicID{}) {
+				t.Fatalf("facts: %+v", msg)
+			}
+		}
+
+		// A new member goes on where this one stopped.
+		b.Produce(t, records(topic, 3, 1)...)
+		m = start(t, config(b, group, topic, &s))
+		eventually(t, "3 more are handled", func() bool { return s.len() == 303 })
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if s.len() != 303 {
+			t.Errorf("%d messages were handled, want 303: nothing is delivered again after a clean drain", s.len())
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// commitTimeout bounds the commit at the end of a session: it can block as long as the coordinator does not answer. What is
+// not committed is delivered again.
+const commitTimeout = 2 * time.Second
+
+// session is sarama's handler of one membership in the group, from one rebalance to the next.
+type session struct {
+	*running
+	ids map[string]TopicID
+}
+
+// Setup is called before the first partition is consumed.
+func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
+	s.joined()
+	s.ids = topicIDs(s.client, s.topics)
+	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
+	return nil
+}
+
+// ConsumeClaim holds one partition. It returns only when the session ends: returning earlier would end it for all partitions.
+func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) error {
+	cl := newClaim(s.running, s.topics[sc.Topic()], s.ids[sc.Topic()], sess, sc)
+	s.group.Resume(cl.ref()) // a pause survives losing the partition
+	s.addClaim(cl)
+	defer s.removeClaim(cl)
+	cl.pump(sc.Messages())
+	cl.end(s.drainBudget())
+	return nil
+}
+
+// drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows.
+func (s *session) drainBudget() time.Duration {
+	if s.ctx.Err() != nil {
+		return s.cfg.DrainTimeout
+	}
+	return min(s.cfg.DrainTimeout, revokeBudget(s.sarama))
+}
+
+// Cleanup is called when all partitions have been let go.
+func (s *session) Cleanup(sess sarama.ConsumerGroupSession) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sess.Commit()
+	}()
+	if !waitFor(done, commitTimeout) {
+		s.log.Warn("einmal: the last commit of the session was not answered in time; what it held may be delivered again")
+	}
+	s.log.Info("einmal: left the session", slog.Any("cause", context.Cause(sess.Context())))
+	return nil
+}
+
+// topicIDs asks a broker for the topics' ids. A broker before Kafka 2.8 has none to tell: they stay zero then.
+func topicIDs(client sarama.Client, topics map[string]*topic) map[string]TopicID {
+	ids := make(map[string]TopicID, len(topics))
+	names := make([]string, 0, len(topics))
+	for name := range topics {
+		names = append(names, name)
+	}
+	res, err := client.LeastLoadedBroker().GetMetadata(sarama.NewMetadataRequest(client.Config().Version, names))
+	if err != nil {
+		return ids
+	}
+	for _, t := range res.Topics {
+		ids[t.Name] = TopicID(t.Uuid)
+	}
+	return ids
+}

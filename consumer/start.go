@@ -1,0 +1,173 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// startRetry is the pause between two tries to reach a server at the start.
+const startRetry = 500 * time.Millisecond
+
+// start reaches the brokers and the databases and checks all that they can tell. It returns nil, nil if ctx ends meanwhile.
+func (c *Consumer) start(ctx context.Context) (*running, error) {
+	limited, cancel := context.WithTimeout(ctx, c.cfg.StartTimeout)
+	defer cancel()
+	links := make(chan error, 1)
+	go func() { links <- c.checkLinks(limited) }()
+	client, err := c.connect(limited)
+	if err == nil {
+		err = c.checkTopics(limited, client)
+	}
+	err = errors.Join(err, <-links)
+	if ctx.Err() != nil {
+		closeClient(client)
+		return nil, nil //nolint:nilnil // documented
+	}
+	if err != nil {
+		closeClient(client)
+		return nil, err
+	}
+	return c.join(ctx, client)
+}
+
+func closeClient(client sarama.Client) {
+	if client != nil {
+		_ = client.Close()
+	}
+}
+
+// join makes the group's member; it joins when Consume is called.
+func (c *Consumer) join(ctx context.Context, client sarama.Client) (*running, error) {
+	group, err := sarama.NewConsumerGroupFromClient(c.cfg.Group, client)
+	if err != nil {
+		closeClient(client)
+		return nil, err
+	}
+	r := &running{
+		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group), client: client, group: group,
+		handlers: context.WithoutCancel(ctx), reader: make(chan struct{}),
+	}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	context.AfterFunc(r.ctx, func() { c.draining() })
+	go r.readErrors()
+	return r, nil
+}
+
+// connect tries to reach a broker until ctx is done. What waiting does not cure is returned at once.
+func (c *Consumer) connect(ctx context.Context) (sarama.Client, error) {
+	for {
+		client, err := dial(ctx, c.cfg.Brokers, c.sarama)
+		if err == nil {
+			return &groupClient{Client: client}, nil
+		}
+		if errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
+			return nil, fmt.Errorf("brokers %v refuse the credentials: %w: correct Net.SASL in Config.Sarama", c.cfg.Brokers, err)
+		}
+		if !pause(ctx, startRetry) {
+			return nil, fmt.Errorf("no broker of %v answered within %v: %w: check Config.Brokers, the network, and whether the listener wants TLS or SASL (Config.Sarama)", c.cfg.Brokers, c.cfg.StartTimeout, err)
+		}
+	}
+}
+
+// dial is sarama.NewClient, which knows no context.
+func dial(ctx context.Context, brokers []string, conf *sarama.Config) (sarama.Client, error) {
+	type result struct {
+		client sarama.Client
+		err    error
+	}
+	results := make(chan result, 1)
+	go func() {
+		client, err := sarama.NewClient(brokers, conf)
+		results <- result{client, err}
+	}()
+	select {
+	case r := <-results:
+		return r.client, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-results; r.client != nil {
+				closeClient(r.client)
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// checkTopics reports the topics that do not exist.
+func (c *Consumer) checkTopics(ctx context.Context, client sarama.Client) error {
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
+		for {
+			err := client.RefreshMetadata(name)
+			if err == nil {
+				break
+			}
+			if errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic) {
+				missing = append(missing, fmt.Sprintf("%q", name))
+				break
+			}
+			if errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
+				return fmt.Errorf("topic %q: %w: allow the user READ and DESCRIBE on it", name, err)
+			}
+			if !pause(ctx, startRetry) {
+				return fmt.Errorf("topic %q: %w", name, err)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("topics that do not exist: %s: create them first, einmal creates none; or correct the names in Config.Topics", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// checkLinks asks the links of all chains whether they will work. An answer that asks for a delay is asked again: a database that
+// starts beside the service.
+func (c *Consumer) checkLinks(ctx context.Context) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
+		if err := checkUntil(ctx, c.topics[name]); err != nil {
+			errs = append(errs, fmt.Errorf("topic %q: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkUntil(ctx context.Context, t *topic) error {
+	for {
+		err := t.check(ctx)
+		delay, again := Delay(err)
+		if !again || !pause(ctx, delay) {
+			return err
+		}
+	}
+}
+
+// pause waits for d and reports whether ctx is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// draining changes the phase when the end begins.
+func (c *Consumer) draining() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase != Stopped {
+		c.phase = Draining
+		c.cfg.Logger.Info("einmal: draining", slog.String(attrGroup, c.cfg.Group))
+	}
+}

@@ -1,0 +1,94 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// ConfigError is one of the errors that New joins.
+type ConfigError struct {
+	Field   string // as it is written in Go, "Config.Group" or `Config.Topics["orders"]`
+	Problem string // what is wrong, and what to do
+}
+
+func (e *ConfigError) Error() string { return "einmal: " + e.Field + ": " + e.Problem }
+
+// problems collects the errors of a configuration.
+type problems []error
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+// validate checks what can be checked without I/O, all of it, and returns the topics composed and the client's
+// configuration.
+func validate(cfg Config) (map[string]*topic, *sarama.Config, error) {
+	var p problems
+	validateBrokers(&p, cfg.Brokers)
+	if cfg.Group == "" {
+		p.add("Config.Group", "is empty: name the consumer group, the same in every process of the service")
+	}
+	notNegative(&p, "Config.DrainTimeout", cfg.DrainTimeout)
+	notNegative(&p, "Config.StartTimeout", cfg.StartTimeout)
+	topics := validateTopics(&p, cfg)
+	sc := saramaConfig(&p, cfg)
+	return topics, sc, errors.Join(p...)
+}
+
+func validateBrokers(p *problems, brokers []string) {
+	if len(brokers) == 0 {
+		p.add("Config.Brokers", `is empty: give at least one address, "localhost:9092" for example`)
+	}
+	for i, b := range brokers {
+		host, port, err := net.SplitHostPort(b)
+		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
+			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `%q is not an address: write "host:port", without a scheme`, b)
+		}
+	}
+}
+
+func notNegative(p *problems, field string, d time.Duration) {
+	if d < 0 {
+		p.add(field, "is %v: give a positive duration, or 0 for the default", d)
+	}
+}
+
+func validateTopics(p *problems, cfg Config) map[string]*topic {
+	if len(cfg.Topics) == 0 {
+		p.add("Config.Topics", "is empty: name at least one topic and its Handler")
+	}
+	topics := make(map[string]*topic, len(cfg.Topics))
+	for _, name := range slices.Sorted(maps.Keys(cfg.Topics)) {
+		t, err := newTopic(cfg, name)
+		if err != nil {
+			for _, err := range flatten(err) {
+				p.add(fmt.Sprintf("Config.Topics[%q]", name), "%v", err)
+			}
+			continue
+		}
+		topics[name] = t
+	}
+	return topics
+}
+
+// flatten returns the errors that errors.Join put together.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only what errors.Join made is taken apart
+		var all []error
+		for _, e := range j.Unwrap() {
+			all = append(all, flatten(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
