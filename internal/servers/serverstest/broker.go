@@ -3,6 +3,7 @@ package serverstest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -89,17 +90,25 @@ func running(t testing.TB) *Broker {
 func (b *Broker) Topic(t testing.TB, partitions int32) string {
 	t.Helper()
 	name := unique(t)
-	admin := b.admin(t)
+	admin, done := b.admin(t)
+	defer done()
 	// -1: the cluster's own factor, so that acks=all can be met on a cluster of one node and of three
 	err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: -1}, false)
 	if err != nil {
 		t.Fatalf("create topic %s: %v", name, err)
 	}
 	if b.Fake == nil {
-		t.Cleanup(func() { _ = b.admin(t).DeleteTopic(name) })
+		t.Cleanup(func() { b.deleteTopic(t, name) })
 	}
 	eventually(t, 30*time.Second, func() error { return hasLeaders(admin, name, partitions) })
 	return name
+}
+
+// deleteTopic keeps a cluster that many runs share from filling up. That it fails matters to no test.
+func (b *Broker) deleteTopic(t testing.TB, name string) {
+	admin, done := b.admin(t)
+	defer done()
+	_ = admin.DeleteTopic(name)
 }
 
 func hasLeaders(admin sarama.ClusterAdmin, topic string, partitions int32) error {
@@ -143,7 +152,8 @@ func (b *Broker) Produce(t testing.TB, msgs ...*sarama.ProducerMessage) {
 // Committed answers with the group's committed offset of each partition of the topic, -1 where there is none.
 func (b *Broker) Committed(t testing.TB, group, topic string) map[int32]int64 {
 	t.Helper()
-	admin := b.admin(t)
+	admin, done := b.admin(t)
+	defer done()
 	found, err := admin.DescribeTopics([]string{topic})
 	if err != nil {
 		t.Fatalf("committed offsets of %s: %v", group, err)
@@ -153,17 +163,25 @@ func (b *Broker) Committed(t testing.TB, group, topic string) map[int32]int64 {
 		partitions = append(partitions, p.ID)
 	}
 	offsets, err := admin.ListConsumerGroupOffsets(group, map[string][]int32{topic: partitions})
+	if errors.Is(err, sarama.ErrGroupIDNotFound) {
+		offsets, err = &sarama.OffsetFetchResponse{}, nil
+	}
 	if err != nil {
 		t.Fatalf("committed offsets of %s: %v", group, err)
 	}
 	committed := map[int32]int64{}
 	for _, p := range partitions {
-		committed[p] = -1
-		if block := offsets.GetBlock(topic, p); block != nil && block.Err == sarama.ErrNoError {
-			committed[p] = block.Offset
-		}
+		committed[p] = offsetIn(offsets, topic, p)
 	}
 	return committed
+}
+
+func offsetIn(r *sarama.OffsetFetchResponse, topic string, partition int32) int64 {
+	block := r.GetBlock(topic, partition)
+	if block == nil || block.Err != sarama.ErrNoError {
+		return -1
+	}
+	return block.Offset
 }
 
 // Group answers with a unique name for a consumer group.
@@ -180,13 +198,14 @@ func unique(t testing.TB) string {
 	return kept[:min(len(kept), 100)] + "-" + strings.ToLower(rand.Text()[:8])
 }
 
-func (b *Broker) admin(t testing.TB) sarama.ClusterAdmin {
+// admin opens a client and answers with what closes it.
+func (b *Broker) admin(t testing.TB) (admin sarama.ClusterAdmin, done func()) {
 	t.Helper()
 	admin, err := sarama.NewClusterAdmin(b.Addrs, config())
 	if err != nil {
 		t.Fatalf("%s: %v", b.Kind, err)
 	}
-	return admin
+	return admin, func() { _ = admin.Close() }
 }
 
 // config is that of the clients which act for a test beside the code that it tests.
