@@ -1,0 +1,161 @@
+package schema_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/schema"
+)
+
+func TestMain(m *testing.M) { serverstest.Main(m) }
+
+func execOn(pool *pgxpool.Pool) func(context.Context, string) error {
+	return func(ctx context.Context, sql string) error {
+		_, err := pool.Exec(ctx, sql)
+		return err
+	}
+}
+
+// insert writes a row by the names that the files must have created.
+func insert(t *testing.T, pool *pgxpool.Pool, table string) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), "insert into "+table+" (event_id, consumer_id) values ('e', 'c')"); err != nil {
+		t.Errorf("after Apply: %v", err)
+	}
+}
+
+func TestApplyTwice(t *testing.T) {
+	t.Parallel()
+	pool := serverstest.Pool(t)
+	for range 2 {
+		if err := schema.Postgres.Apply(t.Context(), execOn(pool), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert(t, pool, "processed_event")
+}
+
+func TestApplyAtOnce(t *testing.T) {
+	t.Parallel()
+	pool := serverstest.Pool(t)
+	start, all := make(chan struct{}), sync.WaitGroup{}
+	for range 8 {
+		all.Go(func() {
+			<-start
+			if err := schema.Postgres.Apply(t.Context(), execOn(pool), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	insert(t, pool, "processed_event")
+}
+
+// Without a search_path, every name that was left unqualified is an error.
+func TestApplyToAnotherSchema(t *testing.T) {
+	t.Parallel()
+	pool := withoutSearchPath(t)
+	for _, name := range []string{`plain`, `With "quotes" and $1 ${1}`} {
+		quoted := pgx.Identifier{uniqueSchema(t, pool, name)}
+		cfg := &schema.Config{Schema: quoted[0]}
+		for range 2 {
+			if err := schema.Postgres.Apply(t.Context(), execOn(pool), cfg); err != nil {
+				t.Fatalf("schema %s: %v", name, err)
+			}
+		}
+		insert(t, pool, quoted.Sanitize()+".processed_event")
+	}
+}
+
+func TestSQLIsWhatApplyRuns(t *testing.T) {
+	t.Parallel()
+	pool := withoutSearchPath(t)
+	name := uniqueSchema(t, pool, "printed")
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(&schema.Config{Schema: name})); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, pool, pgx.Identifier{name}.Sanitize()+".processed_event")
+}
+
+func withoutSearchPath(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(serverstest.DatabaseURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.RuntimeParams["search_path"] = ""
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// uniqueSchema creates a schema that no other test has, and drops it in the end.
+func uniqueSchema(t *testing.T, pool *pgxpool.Pool, name string) string {
+	t.Helper()
+	name += " " + rand.Text()
+	quoted := pgx.Identifier{name}.Sanitize()
+	if _, err := pool.Exec(t.Context(), "create schema "+quoted); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := pool.Exec(context.Background(), "drop schema "+quoted+" cascade"); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+func TestApplyNamesTheFileThatFailed(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	err := schema.Postgres.Apply(t.Context(), func(context.Context, string) error { return broken }, nil)
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "001_processed_event.sql") {
+		t.Errorf("Apply() = %v", err)
+	}
+}
+
+// Every file of the directory is embedded, numbered without gaps, and listed in order.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(os.DirFS("postgres"), "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := schema.Postgres.Files()
+	if len(list) != len(names) {
+		t.Fatalf("%d files are listed, the directory has %d", len(list), len(names))
+	}
+	for i, file := range list {
+		if file.Name != names[i] || !regexp.MustCompile(`^\d{3}_\w+\.sql$`).MatchString(file.Name) {
+			t.Errorf("file %d is called %s", i+1, file.Name)
+		}
+		if number := strings.TrimLeft(file.Name[:3], "0"); number != string(rune('1'+i)) {
+			t.Errorf("file %d has the number %s", i+1, number)
+		}
+	}
+}
+
+func TestUnknownDialectPanics(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	schema.Dialect("oracle").Files()
+}
