@@ -153,12 +153,12 @@ func (cl *claim) work(it *item) {
 
 // attempt runs the chain once.
 func (cl *claim) attempt(it *item) error {
+	if it.first.IsZero() {
+		it.first = time.Now()
+	}
 	msg := it.message()
 	msg.Group, msg.Consumer, msg.TopicID = cl.run.cfg.Group, cl.topic.consumer, cl.topicID
-	msg.Attempt, msg.FirstAttempt = 1, time.Now()
-	if f := it.failing; f != nil {
-		msg.Attempt, msg.FirstAttempt = f.Attempts+1, f.Since
-	}
+	msg.Attempt, msg.FirstAttempt = it.attempts()+1, it.first
 	return cl.topic.attempt(WithMessage(cl.ctx, msg), msg)
 }
 
@@ -225,10 +225,7 @@ func (cl *claim) judge(it *item, err error) *Failing {
 	if err == nil || cl.ctx.Err() != nil {
 		return nil
 	}
-	f := &Failing{Offset: it.rec.Offset, Attempts: 1, Since: time.Now(), Err: err}
-	if last := it.failing; last != nil {
-		f.Attempts, f.Since = last.Attempts+1, last.Since
-	}
+	f := &Failing{Offset: it.rec.Offset, Attempts: it.attempts() + 1, Since: it.first, Err: err}
 	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int("attempt", f.Attempts), slog.Any("error", err))
 	delay, asked := Delay(err)
 	switch {

@@ -3,6 +3,8 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +26,9 @@ type member struct {
 // start runs a Consumer until the test ends, or stop is called.
 func start(t *testing.T, cfg consumer.Config) *member {
 	t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = logger(t)
+	}
 	c, err := consumer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +41,33 @@ func start(t *testing.T, cfg consumer.Config) *member {
 	}()
 	t.Cleanup(func() { m.stop() })
 	return m
+}
+
+// logger writes to the test's log, as long as the test runs.
+func logger(t *testing.T) *slog.Logger {
+	w := &logWriter{t: t}
+	t.Cleanup(w.close)
+	return slog.New(slog.NewTextHandler(w, nil))
+}
+
+type logWriter struct {
+	mu sync.Mutex
+	t  *testing.T
+}
+
+func (w *logWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.t != nil {
+		w.t.Log(strings.TrimSuffix(string(p), "\n"))
+	}
+	return len(p), nil
+}
+
+func (w *logWriter) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.t = nil
 }
 
 func (m *member) stop() error {
