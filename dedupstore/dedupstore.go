@@ -78,7 +78,8 @@ type Store[Tx any] interface {
 }
 
 // Checker is implemented by stores that can tell, before the first message, that they would fail: a table or a column is
-// missing, a privilege is missing. The error says what to run. The consumer's runner calls it at its start.
+// missing, a privilege is missing. The error says what to run; it wraps ErrUnavailable if the database did not answer. The
+// consumer's runner calls it at its start.
 type Checker interface {
 	Check(ctx context.Context) error
 }
@@ -90,6 +91,9 @@ var (
 	// ErrOutcomeUnknown is returned when the connection or the deadline was lost during COMMIT: the transaction may have
 	// been committed or not. The cure is to call Once again with the same key: the record decides.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is unknown")
+
+	// ErrUnavailable is returned by Check when the database cannot be reached now, but may be later: it is worth asking again.
+	ErrUnavailable = errors.New("the database cannot be reached")
 
 	// ErrTxEnded is returned when fn committed or rolled back the transaction, which belongs to the store.
 	ErrTxEnded = errors.New("the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT")

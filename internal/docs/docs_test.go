@@ -1,0 +1,99 @@
+// Package docs checks the project's documents: every Go snippet compiles, every link leads somewhere.
+package docs
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// documents are all Markdown files of the repository.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	docs := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root:
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		docs[path] = string(text)
+		return err
+	})
+	if err != nil || len(docs) < 2 {
+		t.Fatalf("%d documents, %v", len(docs), err)
+	}
+	return docs
+}
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// TestSnippetsCompile vets each Go snippet as a file of its own; a snippet without a package clause gets one.
+func TestSnippetsCompile(t *testing.T) {
+	t.Parallel()
+	overlay := map[string]string{}
+	dir := t.TempDir()
+	var packages []string
+	for path, text := range documents(t) {
+		for i, m := range goBlock.FindAllStringSubmatch(text, -1) {
+			code := m[1]
+			if !strings.HasPrefix(strings.TrimSpace(code), "package ") {
+				code = "package snippet\n" + code
+			}
+			name := fmt.Sprintf("snippet%d", len(packages))
+			file := filepath.Join(dir, name+".go")
+			if err := os.WriteFile(file, []byte(fmt.Sprintf("// %s, snippet %d\n\n%s", filepath.Base(path), i+1, code)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			abs, err := filepath.Abs(filepath.Join(name, "snippet.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay[abs] = file
+			packages = append(packages, "./"+name)
+		}
+	}
+	if len(packages) == 0 {
+		t.Fatal("no snippets found")
+	}
+	text, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayFile := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlayFile, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", append([]string{"build", "-o", os.DevNull, "-overlay", overlayFile}, packages...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("go build: %v\n%s", err, out)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+
+// TestLinksLeadSomewhere checks the links to files of the repository.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	for path, text := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", path, m[1], err)
+			}
+		}
+	}
+}
