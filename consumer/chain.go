@@ -14,7 +14,7 @@ type topic struct {
 	eventID   func(*Message) (string, error)
 	onFailure OnFailure
 	chain     Handler
-	links     []Handler // all links of the chain, the outermost first
+	links     []Handler // all links of the chain and its branches
 }
 
 // newTopic composes the chain of a topic link by link, so that each link can be asked for what it offers.
@@ -58,27 +58,43 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 		}
 		links = append([]Handler{h}, links...)
 	}
-	t.chain, t.links = h, links
-	return checkOrder(links)
+	t.chain, t.links = h, allLinks(links)
+	return checkOrder(0, links)
 }
 
-// checkOrder refuses links that stand outside what must be outside of them.
-func checkOrder(links []Handler) error {
-	var errs []error
-	var outer Link
+// allLinks returns the links and those of their branches.
+func allLinks(links []Handler) []Handler {
+	var all []Handler
 	for _, h := range links {
-		l, ok := h.(Linker)
-		if !ok {
-			continue
+		all = append(all, h)
+		if b, ok := h.(Brancher); ok {
+			for _, branch := range b.Branches() {
+				all = append(all, allLinks(branch)...)
+			}
 		}
-		link := l.Link()
-		switch {
-		case link == outer && link.once():
-			errs = append(errs, fmt.Errorf("the chain has two %s links: remove one of them (Config.Middleware and Topic.Middleware make one chain)", link))
-		case link < outer:
-			errs = append(errs, fmt.Errorf("%s stands inside %s: put it outside; the order is %s", link, outer, linkOrder))
-		default:
-			outer = link
+	}
+	return all
+}
+
+// checkOrder refuses links that stand inside what must be inside of them. outer is the innermost link around them, or 0.
+func checkOrder(outer Link, links []Handler) error {
+	var errs []error
+	for _, h := range links {
+		if l, ok := h.(Linker); ok {
+			link := l.Link()
+			switch {
+			case link == outer && link.once():
+				errs = append(errs, fmt.Errorf("the chain has two %s links: remove one of them (Config.Middleware, Topic.Middleware and a step's own make one chain)", link))
+			case link < outer:
+				errs = append(errs, fmt.Errorf("%s stands inside %s: put it outside; the order is %s", link, outer, linkOrder))
+			default:
+				outer = link
+			}
+		}
+		if b, ok := h.(Brancher); ok {
+			for _, branch := range b.Branches() {
+				errs = append(errs, checkOrder(outer, branch))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -159,6 +159,9 @@ func (cl *claim) attempt(it *item) error {
 	msg := it.message()
 	msg.Group, msg.Consumer, msg.TopicID = cl.run.cfg.Group, cl.topic.consumer, cl.topicID
 	msg.Attempt, msg.FirstAttempt = it.attempts()+1, it.first
+	if it.failing != nil {
+		msg.LastError = it.failing.Err
+	}
 	return cl.topic.attempt(WithMessage(cl.ctx, msg), msg)
 }
 

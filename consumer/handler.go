@@ -19,7 +19,7 @@ func (f HandlerFunc) Handle(ctx context.Context, msg *Message) error { return f(
 
 // Middleware wraps a Handler. In a list of middlewares the first is the outermost.
 //
-// What it returns may offer more by optional interfaces: Linker, Checker.
+// What it returns may offer more by optional interfaces: Linker, Checker, Brancher.
 type Middleware func(next Handler) Handler
 
 // TxHandler is a function that handles one message inside a transaction of type Tx, which its caller commits.
@@ -29,6 +29,13 @@ type TxHandler[Tx any] func(ctx context.Context, tx Tx, msg *Message) error
 // for example. Run calls Check at its start and reports the errors of all links together.
 type Checker interface {
 	Check(ctx context.Context) error
+}
+
+// Brancher is implemented by links that hold chains of their own, a sequence of steps for example. Each branch is a chain, the
+// outermost link first: New checks its order together with what stands outside of it, and its links are asked like those of the
+// topic's own chain.
+type Brancher interface {
+	Branches() [][]Handler
 }
 
 // Linker is implemented by links of a chain whose place in it matters. New refuses a chain in which they are out of order.

@@ -27,6 +27,7 @@ type Message struct {
 	EventIDErr   error     // why there is no EventID; Dedup refuses the message with it
 	Attempt      int       // from 1; counted as long as this process holds the partition
 	FirstAttempt time.Time // start of attempt 1
+	LastError    error     // of the attempt before this one; nil in attempt 1
 
 	// Result is written by the inner links of the chain and read by the outer ones. It is empty before each attempt.
 	Result Result
