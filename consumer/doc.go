@@ -17,13 +17,13 @@
 //
 // # The life of a message
 //
-//	 Kafka ──fetch──▶ pump ──▶ queue ──▶ worker ──▶ chain: Tracing ▸ Logging ▸ Retry ▸ Recover ▸ Timeout ▸ Dedup
-//	                            ▲                     │                                              │
-//	                            │ parked until due    │ error                     BEGIN, record, handler, COMMIT
-//	                            └─────────────────────┤
-//	                                                  │ nil
-//	                                                  ▼
-//	              commit ◀── mark ◀── tracker: the end of the contiguous prefix of finished messages
+//	Kafka ──fetch──▶ pump ──▶ queue ──▶ worker ──▶ chain: Tracing ▸ Logging ▸ Retry ▸ Recover ▸ Timeout ▸ Dedup
+//	                           ▲                     │                                              │
+//	                           │ parked until due    │ error                     BEGIN, record, handler, COMMIT
+//	                           └─────────────────────┤
+//	                                                 │ nil
+//	                                                 ▼
+//	             commit ◀── mark ◀── tracker: the end of the contiguous prefix of finished messages
 //
 // The pump reads and never waits for a handler. The queue decides which message may run next: in the order of the partition,
 // one at a time. A chain that returns nil has finished its message. An error leaves it open: RetryAfter says when to try

@@ -11,7 +11,7 @@ import (
 type item struct {
 	rec     *sarama.ConsumerMessage
 	first   time.Time // start of the first attempt
-	failing *Failing // what its attempts came to so far; nil before the first has failed
+	failing *Failing  // what its attempts came to so far; nil before the first has failed
 }
 
 // attempts is how many attempts have failed.
