@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 )
 
 // topic is a Topic in its final form: the chain composed, the defaults filled in.
@@ -13,14 +14,31 @@ type topic struct {
 	consumer  string
 	eventID   func(*Message) (string, error)
 	onFailure OnFailure
+	order     Order
+	workers   *workers
+	limit     time.Duration // of an attempt, 0 for none
+	onStuck   OnStuck
 	chain     Handler
-	links     []Handler // all links of the chain and its branches
+
+	partitionMessages int // Limits.PartitionMessages for this topic
+
+	links []Handler // all links of the chain and its branches
 }
 
 // newTopic composes the chain of a topic link by link, so that each link can be asked for what it offers.
 func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
-	tp := &topic{name: name, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure}
+	tp := &topic{
+		name: name, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
+		order: t.Order, workers: newWorkers(t), limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck,
+		partitionMessages: cfg.Limits.PartitionMessages,
+	}
+	if t.ProcessingLimit == 0 {
+		tp.limit = DefaultProcessingLimit
+	}
+	if tp.partitionMessages == 0 {
+		tp.partitionMessages = max(defaultPartitionMessages, 4*t.Workers)
+	}
 	if tp.consumer == "" {
 		tp.consumer = cfg.Group + "/" + name
 	}
@@ -33,6 +51,15 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	}
 	if t.OnFailure != KeepTrying && t.OnFailure != Stop {
 		errs = append(errs, fmt.Errorf("OnFailure is %d: use KeepTrying or Stop", int(t.OnFailure)))
+	}
+	if t.Order < PartitionOrder || t.Order > Unordered {
+		errs = append(errs, fmt.Errorf("Order is %d: use PartitionOrder, KeyOrder or Unordered", int(t.Order)))
+	}
+	if t.Workers < 0 {
+		errs = append(errs, fmt.Errorf("Workers is %d: give a positive number, or 0 for the default", t.Workers))
+	}
+	if t.OnStuck != StopConsumer && t.OnStuck != LeaveGroup {
+		errs = append(errs, fmt.Errorf("OnStuck is %d: use StopConsumer or LeaveGroup", int(t.OnStuck)))
 	}
 	err := tp.compose(t.Handler, append(append([]Middleware(nil), cfg.Middleware...), t.Middleware...))
 	if err := errors.Join(append(errs, err)...); err != nil {

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,54 +11,54 @@ import (
 	"github.com/einmal-go/einmal/offsets"
 )
 
-// A partition is paused when its claim holds more than the high mark, and resumed below the low one. The high mark keeps a slow
-// handler busy through the next fetches; what a fetch that is under way brings comes on top, at most one batch.
-const (
-	highMessages, lowMessages = 1000, 500
-	highBytes, lowBytes       = 16 << 20, 8 << 20
-)
-
-// errDrainOver is the cause with which the handlers of a claim are cancelled.
-var errDrainOver = errors.New("einmal: the time to drain is over: the partition goes to another owner, or the process stops")
-
 // claim is the hold of this process on one partition, from its assignment to its end: an epoch. It has a queue and a tracker of
 // its own, and nothing that belongs to it moves an offset once it is fenced, even if the same partition comes back.
 type claim struct {
 	run       *running
+	group     sarama.ConsumerGroup
 	topic     *topic
 	partition int32
 	topicID   TopicID
 	session   sarama.ConsumerGroupSession
-	initial   int64 // where fetching started; negative if nothing valid was committed
+	source    sarama.ConsumerGroupClaim
+	committed int64 // when the session began; 0 if nothing was, or it is not known
 	since     time.Time
 
 	ctx    context.Context // of the handlers: not the session's, it outlives the session by the drain
 	cancel context.CancelCauseFunc
+	leave  context.CancelCauseFunc // ends the membership
 
-	mu      sync.Mutex
-	queue   queue
-	tracker offsets.Tracker
-	running map[*item]struct{}
-	parked  map[*item]*time.Timer
-	held    int // messages that are not finished
-	bytes   int // of these
-	marked  int64
-	paused  bool
-	stopped bool          // no message starts any more
-	idle    chan struct{} // closed when stopped and nothing runs
-	fenced  bool          // no mark is made any more
+	mu       sync.Mutex
+	queue    *queue
+	tracker  offsets.Tracker
+	open     opened
+	running  map[*item]struct{}
+	parked   map[*item]*time.Timer
+	waiting  bool // for a worker
+	held     int  // messages that are not finished
+	bytes    int  // of these
+	marked   int64
+	fetched  time.Time // when the last messages came
+	progress time.Time // when a message last finished
+	lastErr  error
+	paused   bool
+	stopped  bool          // no message starts any more
+	idle     chan struct{} // closed when stopped and nothing runs
+	fenced   bool          // no mark is made any more
 }
 
-func newClaim(r *running, t *topic, id TopicID, session sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) *claim {
+func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, session sarama.ConsumerGroupSession, source sarama.ConsumerGroupClaim) *claim {
 	ctx, cancel := context.WithCancelCause(r.handlers)
+	now := time.Now()
 	return &claim{
-		run: r, topic: t, partition: sc.Partition(), topicID: id, session: session, initial: sc.InitialOffset(), since: time.Now(),
+		run: r, group: group, topic: t, partition: source.Partition(), topicID: id, session: session, source: source, since: now,
 		ctx: ctx, cancel: cancel,
-		queue:   &partitionQueue{},
-		running: map[*item]struct{}{},
-		parked:  map[*item]*time.Timer{},
-		marked:  -1,
-		idle:    make(chan struct{}),
+		queue:    newQueue(t.order),
+		running:  map[*item]struct{}{},
+		parked:   map[*item]*time.Timer{},
+		marked:   -1,
+		progress: now,
+		idle:     make(chan struct{}),
 	}
 }
 
@@ -83,167 +82,79 @@ func (cl *claim) pump(messages <-chan *sarama.ConsumerMessage) {
 func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	cl.fetched = time.Now()
+	held, bytes := cl.held, cl.bytes
 	ok := cl.add(rec)
 	for n := len(messages); ok && n > 0; n-- {
-		if rec, open := <-messages; !open || !cl.add(rec) {
-			ok = false
-		}
+		rec, open := <-messages
+		ok = open && cl.add(rec)
 	}
+	cl.run.load.add(cl.held-held, cl.bytes-bytes)
 	cl.dispatch()
-	if !cl.paused && (cl.held > highMessages || cl.bytes > highBytes) {
-		cl.paused = true
-		cl.run.group.Pause(cl.ref())
-	}
+	cl.pauseIfOver()
 	return ok
 }
 
 func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
+	first := cl.tracker.InFlight() == 0 && cl.marked < 0
 	if err := cl.tracker.Deliver(rec.Offset); err != nil {
 		// The log went back under a running fetch. Ending the session reads again from what is committed: nothing is lost.
 		cl.run.log.Error("einmal: offsets went backwards, the partition is read again from its committed offset", cl.attrs(slog.Any("error", err))...)
 		return false
 	}
-	if cl.held == 0 && cl.initial < 0 && cl.marked < 0 {
-		// Where a committed offset lies beyond the end of the log (a topic that was created again), sarama would ignore
-		// every mark until the log has outgrown it. Without a committed offset this does nothing.
-		cl.session.ResetOffset(cl.topic.name, cl.partition, rec.Offset, "")
+	if first && cl.source.InitialOffset() < 0 {
+		cl.restarted(rec.Offset)
 	}
-	it := &item{rec: rec}
+	it := &item{rec: rec, fetched: cl.fetched}
+	cl.open.add(it)
 	cl.held++
 	cl.bytes += it.size()
 	cl.queue.push(it)
 	return true
 }
 
-// dispatch starts what may run now. It is called under the lock.
-func (cl *claim) dispatch() {
-	for it := cl.start(); it != nil; it = cl.start() {
-		go cl.work(it)
+// restarted is called with the first offset of a claim that could not start at a committed one: there was none, or it was out of
+// range. Where it lies beyond the end of the log (a topic that was created again), sarama would ignore every mark until the log
+// has outgrown it; without a committed offset this does nothing.
+func (cl *claim) restarted(offset int64) {
+	cl.session.ResetOffset(cl.topic.name, cl.partition, offset, "")
+	if cl.committed > 0 {
+		cl.run.log.Error("einmal: the committed offset is out of range: records were deleted before they were read, or the topic was created again",
+			cl.attrs(slog.Int64("committed", cl.committed), slog.Int64(attrOffset, offset))...)
+		cl.run.hooks.outOfRange(cl, offset)
 	}
 }
 
+// dispatch starts what may run now, as far as there are workers. It is called under the lock.
+func (cl *claim) dispatch() {
+	for !cl.stopped && cl.queue.hasReady() && cl.topic.workers.acquire(cl) {
+		go cl.topic.workers.run(cl, cl.start())
+	}
+}
+
+// start takes the next message into work. It is called under the lock.
 func (cl *claim) start() *item {
 	if cl.stopped {
 		return nil
 	}
 	it := cl.queue.next()
 	if it != nil {
+		it.started = time.Now()
 		cl.running[it] = struct{}{}
 	}
 	return it
 }
 
-// work handles it, and then whatever may run next, until there is nothing.
-func (cl *claim) work(it *item) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		// The handler ended this goroutine with runtime.Goexit.
-		if next := cl.finish(it, &Panic{}); next != nil {
-			go cl.work(next)
-		}
-	}()
-	for it != nil {
-		it = cl.finish(it, cl.attempt(it))
-	}
-	returned = true
-}
-
-// attempt runs the chain once.
-func (cl *claim) attempt(it *item) error {
-	if it.first.IsZero() {
-		it.first = time.Now()
-	}
-	msg := it.message()
-	msg.Group, msg.Consumer, msg.TopicID = cl.run.cfg.Group, cl.topic.consumer, cl.topicID
-	msg.Attempt, msg.FirstAttempt = it.attempts()+1, it.first
-	if it.failing != nil {
-		msg.LastError = it.failing.Err
-	}
-	return cl.topic.attempt(WithMessage(cl.ctx, msg), msg)
-}
-
-// finish takes the outcome of an attempt and returns what the same worker may run next.
-func (cl *claim) finish(it *item, err error) (next *item) {
-	f := cl.judge(it, err)
+// resumed is called by a worker that comes to this claim because it waited.
+func (cl *claim) resumed() *item {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	delete(cl.running, it)
-	switch {
-	case err == nil:
-		cl.complete(it)
-	case f != nil && !cl.stopped:
-		it.failing = f
-		cl.park(it)
+	cl.waiting = false
+	it := cl.start()
+	if it != nil && cl.queue.hasReady() {
+		cl.topic.workers.wait(cl)
 	}
-	if cl.stopped && len(cl.running) == 0 {
-		close(cl.idle)
-	}
-	return cl.start()
-}
-
-// complete marks the end of the contiguous prefix of finished messages.
-func (cl *claim) complete(it *item) {
-	cl.held--
-	cl.bytes -= it.size()
-	cl.queue.finished(it)
-	if err := cl.tracker.Done(it.rec.Offset); err != nil {
-		cl.run.log.Error("einmal: a message finished that was not open", cl.attrs(slog.Any("error", err))...)
-	}
-	if offset, ok := cl.tracker.Committable(); ok && offset > cl.marked && !cl.fenced {
-		cl.marked = offset
-		cl.session.MarkOffset(cl.topic.name, cl.partition, offset, "")
-	}
-	if cl.paused && !cl.stopped && cl.held < lowMessages && cl.bytes < lowBytes {
-		cl.paused = false
-		cl.run.group.Resume(cl.ref())
-	}
-}
-
-// park holds a message that failed until its next attempt is due. Nobody waits with it.
-func (cl *claim) park(it *item) {
-	cl.queue.park(it)
-	if it.failing.RetryAt.IsZero() {
-		cl.parked[it] = nil // OnFailure is Stop
-		return
-	}
-	cl.parked[it] = time.AfterFunc(time.Until(it.failing.RetryAt), func() { cl.unpark(it) })
-}
-
-func (cl *claim) unpark(it *item) {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	if cl.stopped {
-		return
-	}
-	delete(cl.parked, it)
-	cl.queue.unpark(it)
-	cl.dispatch()
-}
-
-// judge says what becomes of a message whose attempt has failed: nil if nothing has to be done. It runs without the lock.
-func (cl *claim) judge(it *item, err error) *Failing {
-	if err == nil || cl.ctx.Err() != nil {
-		return nil
-	}
-	f := &Failing{Offset: it.rec.Offset, Attempts: it.attempts() + 1, Since: it.first, Err: err}
-	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int("attempt", f.Attempts), slog.Any("error", err))
-	delay, asked := Delay(err)
-	switch {
-	case asked:
-		cl.run.log.Debug("einmal: a message is parked until its next attempt", append(attrs, slog.Duration("delay", delay))...)
-	case cl.topic.onFailure == Stop:
-		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
-		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: err})
-		return f
-	default:
-		delay = keepTryingDelay(f.Attempts)
-		cl.run.log.Warn("einmal: a message failed, its partition waits for it", append(attrs, slog.Duration("delay", delay))...)
-	}
-	f.RetryAt = time.Now().Add(max(0, delay))
-	return f
+	return it
 }
 
 // ref names the partition for Pause and Resume.

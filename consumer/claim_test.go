@@ -37,20 +37,24 @@ func (m *marks) all() []int64 {
 // at is a claim's view of a partition.
 type at struct{ sarama.ConsumerGroupClaim }
 
-func (at) Partition() int32     { return 0 }
-func (at) InitialOffset() int64 { return 0 }
+func (at) Partition() int32           { return 0 }
+func (at) InitialOffset() int64       { return 0 }
+func (at) HighWaterMarkOffset() int64 { return 0 }
 
-func testClaim(h HandlerFunc) (*claim, *marks) {
-	r := &running{Consumer: &Consumer{}, log: slog.New(slog.DiscardHandler), handlers: context.Background()}
+func testClaim(order Order, h HandlerFunc) (*claim, *marks) {
+	r := &running{Consumer: &Consumer{cfg: Config{}.withDefaults()}, log: slog.New(slog.DiscardHandler), handlers: context.Background()}
 	m := &marks{}
-	t := &topic{name: "t", consumer: "g/t", chain: h, eventID: func(*Message) (string, error) { return "id", nil }}
-	return newClaim(r, t, TopicID{}, m, at{}), m
+	t := &topic{
+		name: "t", consumer: "g/t", chain: h, eventID: func(*Message) (string, error) { return "id", nil },
+		order: order, workers: newWorkers(Topic{Order: order}), partitionMessages: 1000,
+	}
+	return newClaim(r, nil, t, TopicID{}, m, at{}), m
 }
 
 func feed(cl *claim, offsets ...int64) {
 	messages := make(chan *sarama.ConsumerMessage, len(offsets))
 	for _, o := range offsets {
-		messages <- &sarama.ConsumerMessage{Topic: "t", Offset: o}
+		messages <- &sarama.ConsumerMessage{Topic: "t", Offset: o, Key: []byte{byte(o % 4)}}
 	}
 	close(messages)
 	cl.pump(messages)
@@ -60,7 +64,7 @@ func feed(cl *claim, offsets ...int64) {
 func TestNoMarkAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	release, started, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	cl, m := testClaim(func(context.Context, *Message) error {
+	cl, m := testClaim(PartitionOrder, func(context.Context, *Message) error {
 		close(started)
 		<-release
 		close(done)
@@ -81,7 +85,7 @@ func TestNoMarkAfterTheEnd(t *testing.T) {
 func TestMarkWhileDraining(t *testing.T) {
 	t.Parallel()
 	release, started := make(chan struct{}), make(chan struct{})
-	cl, m := testClaim(func(context.Context, *Message) error {
+	cl, m := testClaim(PartitionOrder, func(context.Context, *Message) error {
 		close(started)
 		<-release
 		return nil
@@ -114,7 +118,8 @@ func TestMarksNeverPassAnOpenMessage(t *testing.T) {
 		var mu sync.Mutex
 		finished := map[int64]bool{}
 		reached := make(chan struct{})
-		cl, m := testClaim(func(_ context.Context, msg *Message) error {
+		order := rapid.SampledFrom([]Order{PartitionOrder, KeyOrder, Unordered}).Draw(rt, "order")
+		cl, m := testClaim(order, func(_ context.Context, msg *Message) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if fails[msg.Offset] > 0 {

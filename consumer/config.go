@@ -44,6 +44,16 @@ type Config struct {
 	// cure, a wrong password or a missing table, are returned at once. Default: DefaultStartTimeout.
 	StartTimeout time.Duration
 
+	// StallTimeout is how long a partition may hold messages of which none finishes, before Ready is false. Default:
+	// DefaultStallTimeout.
+	StallTimeout time.Duration
+
+	// Limits bound memory, and what a crash repeats.
+	Limits Limits
+
+	// Hooks are called when something happens to a partition or to the membership.
+	Hooks Hooks
+
 	// Logger receives what the runner itself has to say: rebalances, retries, broker errors. It never receives keys, values or
 	// headers of messages. Default: slog.Default().
 	Logger *slog.Logger
@@ -69,6 +79,21 @@ type Topic struct {
 	// Middleware stands around Handler, inside Config.Middleware. The first is the outermost.
 	Middleware []Middleware
 
+	// Order says which messages may be handled side by side. Default: PartitionOrder.
+	Order Order
+
+	// Workers is how many messages of the topic this process handles at once, over all its partitions. Default: DefaultWorkers;
+	// in PartitionOrder one per partition, without a bound on all.
+	Workers int
+
+	// ProcessingLimit is how long one attempt at a message may take. Then its context is cancelled, and the attempt counts as
+	// failed; what happens if the handler still does not return is OnStuck's to say. Default: DefaultProcessingLimit; negative
+	// means no limit. It is a last resort, seen every second or quarter of the limit; middleware.Timeout is the precise one.
+	ProcessingLimit time.Duration
+
+	// OnStuck says what happens when a handler ignores that its context was cancelled. Default: StopConsumer.
+	OnStuck OnStuck
+
 	// OnFailure says what happens to a message whose chain returned an error that asks for no delay. Default: KeepTrying.
 	OnFailure OnFailure
 }
@@ -79,7 +104,7 @@ type OnFailure int
 
 const (
 	// KeepTrying runs the message again, after 1 s, then twice as long each time up to 1 min, for ever. Status and the log
-	// show it. The partition waits behind it.
+	// show it. What is ordered behind it waits.
 	KeepTrying OnFailure = iota
 	// Stop ends the Consumer: other messages in work are drained, and Run returns the error.
 	Stop
@@ -92,6 +117,10 @@ func (c Config) withDefaults() Config {
 	if c.StartTimeout == 0 {
 		c.StartTimeout = DefaultStartTimeout
 	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = DefaultStallTimeout
+	}
+	c.Limits = c.Limits.withDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -42,7 +44,7 @@ type Consumer struct {
 
 	mu     sync.Mutex
 	phase  Phase
-	claims map[*claim]*claim
+	claims map[*claim]struct{}
 }
 
 // New returns a Consumer, or all errors of the configuration at once, each a *ConfigError that says what to change. It does no
@@ -53,7 +55,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg, sarama: sc, topics: topics, phase: Created, claims: map[*claim]*claim{}}, nil
+	return &Consumer{cfg: cfg, sarama: sc, topics: topics, phase: Created, claims: map[*claim]struct{}{}}, nil
 }
 
 // Run is New, then Consumer.Run.
@@ -75,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 // The handlers' contexts carry the values of ctx, but not its end: they are cancelled when the time to drain is over. Run does not
 // touch signals: use signal.NotifyContext.
 func (c *Consumer) Run(ctx context.Context) error {
-	if !c.begin() {
+	if !c.change(Starting, Created) {
 		return ErrRunTwice
 	}
 	defer c.setPhase(Stopped)
@@ -87,18 +89,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return nil // ctx ended during the start
 	}
 	defer r.close()
-	err = r.consume()
-	return errors.Join(err, r.stuckError())
-}
-
-func (c *Consumer) begin() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase != Created {
-		return false
+	if err = r.consume(); errors.Is(err, ErrHandlersStuck) {
+		return err
 	}
-	c.phase = Starting
-	return true
+	return errors.Join(err, r.stuckError())
 }
 
 func (c *Consumer) setPhase(p Phase) {
@@ -107,19 +101,38 @@ func (c *Consumer) setPhase(p Phase) {
 	c.phase = p
 }
 
-// joined changes the phase when a session begins, unless the Consumer already drains.
-func (c *Consumer) joined() {
+// change sets the phase if it is one of those that may change to it.
+func (c *Consumer) change(to Phase, from ...Phase) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == Starting {
-		c.phase = Running
+	if !slices.Contains(from, c.phase) {
+		return false
 	}
+	c.phase = to
+	return true
 }
 
-func (c *Consumer) addClaim(cl *claim) {
+func (c *Consumer) currentPhase() Phase {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.claims[cl] = cl
+	return c.phase
+}
+
+func (c *Consumer) allClaims() []*claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.claims))
+}
+
+// addClaim makes the claim known. One that comes while the Consumer drains starts nothing.
+func (c *Consumer) addClaim(cl *claim) {
+	c.mu.Lock()
+	c.claims[cl] = struct{}{}
+	draining := c.phase == Draining
+	c.mu.Unlock()
+	if draining {
+		cl.stop()
+	}
 }
 
 func (c *Consumer) removeClaim(cl *claim) {

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,6 +10,9 @@ import (
 
 // cancelGrace is how long a handler may take to return once its context is cancelled: time for a rollback.
 const cancelGrace = time.Second
+
+// errDrainOver is the cause with which the handlers of a claim are cancelled.
+var errDrainOver = errors.New("einmal: the time to drain is over: the partition goes to another owner, or the process stops")
 
 // end lets go of the partition: no message starts any more; what runs may finish within the budget, then is cancelled and rolls
 // back; what finished is marked; then the claim is fenced. The order matters: fencing first would throw away finished work,
@@ -23,14 +27,23 @@ func (cl *claim) end(budget time.Duration) {
 			cl.run.stuck(cl)
 		}
 	}
-	cl.mu.Lock()
-	cl.fenced = true
-	cl.mu.Unlock()
+	cl.fence()
 }
 
+func (cl *claim) fence() {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.fenced = true
+	cl.run.release(cl.held, cl.bytes)
+}
+
+// stop ends the start of messages. It is called at the end of the claim, and before it when the Consumer begins to drain.
 func (cl *claim) stop() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	if cl.stopped {
+		return
+	}
 	cl.stopped = true
 	for it, timer := range cl.parked {
 		if timer != nil {

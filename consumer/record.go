@@ -1,17 +1,55 @@
 package consumer
 
 import (
+	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
 )
 
-// item is a message on its way through a claim.
+// item is a message on its way through a claim. Its fields are guarded by the claim's lock, but for those that only its worker
+// touches while it runs.
 type item struct {
 	rec     *sarama.ConsumerMessage
+	fetched time.Time
+	started time.Time // of the attempt that runs
 	first   time.Time // start of the first attempt
 	failing *Failing  // what its attempts came to so far; nil before the first has failed
+
+	cancel  atomic.Pointer[context.CancelCauseFunc] // of the attempt that runs, where the topic has a processing limit
+	overrun bool                                    // it was cancelled for it
+
+	lane         *lane
+	next         *item // behind it in its lane
+	older, newer *item // among the claim's open messages
+}
+
+// opened is the list of a claim's open messages in the order of the partition.
+type opened struct{ oldest, newest *item }
+
+func (o *opened) add(it *item) {
+	if o.newest == nil {
+		o.oldest, o.newest = it, it
+		return
+	}
+	it.older, o.newest.newer = o.newest, it
+	o.newest = it
+}
+
+func (o *opened) remove(it *item) {
+	if it.older != nil {
+		it.older.newer = it.newer
+	} else {
+		o.oldest = it.newer
+	}
+	if it.newer != nil {
+		it.newer.older = it.older
+	} else {
+		o.newest = it.older
+	}
+	it.older, it.newer = nil, nil
 }
 
 // attempts is how many attempts have failed.

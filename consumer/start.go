@@ -35,7 +35,7 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 		closeClient(client)
 		return nil, err
 	}
-	return c.join(ctx, client)
+	return c.run(ctx, client), nil
 }
 
 func closeClient(client sarama.Client) {
@@ -44,21 +44,18 @@ func closeClient(client sarama.Client) {
 	}
 }
 
-// join makes the group's member; it joins when Consume is called.
-func (c *Consumer) join(ctx context.Context, client sarama.Client) (*running, error) {
-	group, err := sarama.NewConsumerGroupFromClient(c.cfg.Group, client)
-	if err != nil {
-		closeClient(client)
-		return nil, err
-	}
+// run begins what goes on until Run returns.
+func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r := &running{
-		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group), client: client, group: group,
-		handlers: context.WithoutCancel(ctx), reader: make(chan struct{}),
+		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group), client: client,
+		handlers: context.WithoutCancel(ctx), hooks: newHookRunner(c.cfg.Hooks),
 	}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
-	context.AfterFunc(r.ctx, func() { c.draining() })
-	go r.readErrors()
-	return r, nil
+	context.AfterFunc(r.ctx, c.draining)
+	watching, unwatch := context.WithCancel(r.handlers)
+	r.unwatch = unwatch
+	r.watcher.Go(func() { r.watch(watching) })
+	return r
 }
 
 // connect tries to reach a broker until ctx is done. What waiting does not cure is returned at once.
@@ -162,12 +159,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// draining changes the phase when the end begins.
+// draining stops the start of messages everywhere when the end begins, before sarama tells the claims.
 func (c *Consumer) draining() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase != Stopped {
-		c.phase = Draining
+	if c.change(Draining, Starting, Running, Left) {
+		for _, cl := range c.allClaims() {
+			cl.stop()
+		}
 		c.cfg.Logger.Info("einmal: draining", slog.String(attrGroup, c.cfg.Group))
 	}
 }

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -15,6 +14,7 @@ const (
 	Created  Phase = "created"  // Run has not been called
 	Starting Phase = "starting" // Run checks the servers, or joins the group for the first time
 	Running  Phase = "running"  // a member of the group
+	Left     Phase = "left"     // out of the group until stuck handlers return, see LeaveGroup
 	Draining Phase = "draining" // ctx is done, or a message failed for good: what is in work finishes
 	Stopped  Phase = "stopped"  // Run has returned
 )
@@ -22,6 +22,7 @@ const (
 // Status is a snapshot of a Consumer.
 type Status struct {
 	Phase      Phase
+	NotReady   string            // why Ready is false, empty if it is true
 	Partitions []PartitionStatus // those that this process holds, by topic and partition
 }
 
@@ -30,26 +31,33 @@ type PartitionStatus struct {
 	Topic     string
 	Partition int32
 	Assigned  time.Time // since when this process has held it
+	Lag       int64     // messages behind the end of the log as of the last fetch, those in work included; -1 while unknown
 	Held      int       // messages fetched and not finished
+	Bytes     int       // held by them
 	Running   int       // of them: in a handler
-	Paused    bool      // fetching is paused, because too many are held
-	Oldest    int64     // offset of the oldest message that is not finished, -1 if there is none
-	Next      int64     // the offset that may be committed, -1 before the first message has finished
-	Failing   *Failing  // the oldest message that is open after a failed attempt, nil if there is none
+	Parked    int       // of them: waiting for their next attempt
+	Ahead     int       // messages delivered from the oldest open one on, finished ones included
+	Paused    bool      // fetching is paused, because a limit is reached
+	Progress  time.Time // when a message last finished, or Assigned
+	LastError error     // of the attempt that failed last, nil if none has
+
+	Oldest         int64     // offset of the oldest message that is not finished, -1 if there is none
+	OldestSince    time.Time // when it was fetched
+	OldestAttempts int       // at it, that have failed
+	Next           int64     // the offset that may be committed, -1 before the first message has finished
+	Failing        *Failing  // the oldest message that is open after a failed attempt, nil if there is none
 }
 
 // Status returns a snapshot: for a readiness probe, a page, a test. It may be called at any time, from any goroutine.
 func (c *Consumer) Status() Status {
-	c.mu.Lock()
-	s := Status{Phase: c.phase}
-	claims := slices.Collect(maps.Values(c.claims))
-	c.mu.Unlock()
-	for _, cl := range claims {
+	s := Status{Phase: c.currentPhase()}
+	for _, cl := range c.allClaims() {
 		s.Partitions = append(s.Partitions, cl.status())
 	}
 	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
+	s.NotReady = s.notReady(time.Now(), c.cfg.StallTimeout)
 	return s
 }
 
@@ -57,11 +65,12 @@ func (cl *claim) status() PartitionStatus {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	s := PartitionStatus{
-		Topic: cl.topic.name, Partition: cl.partition, Assigned: cl.since,
-		Held: cl.held, Running: len(cl.running), Paused: cl.paused, Oldest: -1, Next: -1,
+		Topic: cl.topic.name, Partition: cl.partition, Assigned: cl.since, Lag: cl.lag(),
+		Held: cl.held, Bytes: cl.bytes, Running: len(cl.running), Parked: len(cl.parked), Ahead: cl.tracker.Ahead(),
+		Paused: cl.paused, Progress: cl.progress, LastError: cl.lastErr, Oldest: -1, Next: -1,
 	}
-	if oldest, ok := cl.tracker.Oldest(); ok {
-		s.Oldest = oldest
+	if it := cl.open.oldest; it != nil {
+		s.Oldest, s.OldestSince, s.OldestAttempts = it.rec.Offset, it.fetched, it.attempts()
 	}
 	if next, ok := cl.tracker.Committable(); ok {
 		s.Next = next
@@ -73,6 +82,20 @@ func (cl *claim) status() PartitionStatus {
 		s.Failing = older(s.Failing, it.failing)
 	}
 	return s
+}
+
+// lag is called under the lock. The end of the log is as of the last fetch: it stands still while the partition is paused.
+func (cl *claim) lag() int64 {
+	end, position := cl.source.HighWaterMarkOffset(), cl.source.InitialOffset()
+	if next, ok := cl.tracker.Committable(); ok {
+		position = next
+	} else if it := cl.open.oldest; it != nil {
+		position = it.rec.Offset
+	}
+	if position < 0 || end == 0 {
+		return -1
+	}
+	return max(0, end-position)
 }
 
 func older(a, b *Failing) *Failing {

@@ -37,6 +37,8 @@ func validate(cfg Config) (map[string]*topic, *sarama.Config, error) {
 	}
 	notNegative(&p, "Config.DrainTimeout", cfg.DrainTimeout)
 	notNegative(&p, "Config.StartTimeout", cfg.StartTimeout)
+	notNegative(&p, "Config.StallTimeout", cfg.StallTimeout)
+	cfg.Limits.validate(&p)
 	topics := validateTopics(&p, cfg)
 	sc := saramaConfig(&p, cfg)
 	return topics, sc, errors.Join(p...)

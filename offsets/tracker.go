@@ -68,6 +68,10 @@ func (t *Tracker) Done(offset int64) error {
 // first delivered message is done. The offset never goes back.
 func (t *Tracker) Committable() (offset int64, ok bool) { return t.commit, t.commit > 0 }
 
+// Ahead returns how many messages were delivered from the oldest open one on, finished ones included: what is delivered again
+// if the partition is lost now. It is 0 if nothing is open.
+func (t *Tracker) Ahead() int { return t.window.len }
+
 // InFlight returns how many messages were delivered and are not done.
 func (t *Tracker) InFlight() int { return t.open }
 

@@ -1,0 +1,32 @@
+package consumer
+
+import (
+	"fmt"
+	"time"
+)
+
+// DefaultStallTimeout is twice the default processing limit: a single slow message is no stall.
+const DefaultStallTimeout = 2 * DefaultProcessingLimit
+
+// Ready is for a readiness probe: true from the first assignment on (an empty one counts: there can be more members than
+// partitions), false while the Consumer starts, drains, has left the group, or while a partition holds messages and none of them
+// has finished for Config.StallTimeout. Status.NotReady says which.
+func (c *Consumer) Ready() bool { return c.Status().NotReady == "" }
+
+// notReady returns why the Consumer is not ready, or "".
+func (s Status) notReady(now time.Time, stall time.Duration) string {
+	if s.Phase != Running {
+		return string(s.Phase)
+	}
+	for _, p := range s.Partitions {
+		// What is not fetched does not count: behind the last record there can be markers of transactions, a lag that stays.
+		since := p.Progress
+		if p.OldestSince.After(since) {
+			since = p.OldestSince
+		}
+		if idle := now.Sub(since); idle > stall && p.Held > 0 {
+			return fmt.Sprintf("%s has messages, and none has finished for %v", partitionName(p.Topic, p.Partition), idle.Round(time.Second))
+		}
+	}
+	return ""
+}

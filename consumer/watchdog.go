@@ -1,0 +1,97 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// OnStuck is what happens when a handler has not returned although its context was cancelled for Topic.ProcessingLimit. Nothing in Go
+// can end it. Kafka does not notice: the member goes on sending heartbeats, and its partitions would wait for ever.
+type OnStuck int
+
+const (
+	// StopConsumer ends the Consumer: Run returns an error that wraps ErrHandlersStuck, so that the process can be restarted.
+	StopConsumer OnStuck = iota
+	// LeaveGroup leaves the group, so that other members take the partitions over, and joins again when the handlers have
+	// returned. Run goes on, Ready is false meanwhile.
+	LeaveGroup
+)
+
+// DefaultProcessingLimit is Kafka's max.poll.interval.ms, the time after which the Java client gives up on its handler.
+const DefaultProcessingLimit = 5 * time.Minute
+
+// stuckGrace is how long a handler may take to return after its context was cancelled for the processing limit, before OnStuck
+// applies; less where the limit itself is less.
+const stuckGrace = 30 * time.Second
+
+// ErrProcessingLimit is the cause of the cancellation of a handler's context by Topic.ProcessingLimit.
+var ErrProcessingLimit = errors.New("einmal: the handler ran longer than Topic.ProcessingLimit")
+
+// errLeave is the cause with which a membership ends for LeaveGroup.
+var errLeave = errors.New("einmal: leaving the group: handlers are stuck")
+
+// watch looks after the handlers' time until ctx is done.
+func (r *running) watch(ctx context.Context) {
+	every := time.Second
+	for _, t := range r.topics {
+		if t.limit > 0 {
+			every = min(every, t.limit/4)
+		}
+	}
+	ticker := time.NewTicker(max(every, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, cl := range r.allClaims() {
+				cl.watch(now)
+			}
+		}
+	}
+}
+
+func (cl *claim) watch(now time.Time) {
+	limit := cl.topic.limit
+	if limit == 0 {
+		return
+	}
+	cl.mu.Lock()
+	var overrun, stuck []*item
+	for it := range cl.running {
+		ran := now.Sub(it.started)
+		switch {
+		case it.overrun && ran > limit+min(limit, stuckGrace):
+			stuck = append(stuck, it)
+		case !it.overrun && ran > limit:
+			it.overrun = true
+			overrun = append(overrun, it)
+		}
+	}
+	cl.mu.Unlock()
+	for _, it := range overrun {
+		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled", cl.attrs(slog.Int64(attrOffset, it.rec.Offset), slog.Duration("limit", limit))...)
+		if cancel := it.cancel.Load(); cancel != nil {
+			(*cancel)(ErrProcessingLimit)
+		}
+	}
+	if len(stuck) > 0 {
+		cl.giveUp()
+	}
+}
+
+// giveUp applies OnStuck.
+func (cl *claim) giveUp() {
+	names := cl.stillRunning()
+	if cl.topic.onStuck == LeaveGroup {
+		cl.run.log.Error("einmal: handlers ignore that their context is cancelled; leaving the group until they return", slog.Any("messages", names))
+		cl.leave(errLeave)
+		return
+	}
+	cl.run.log.Error("einmal: handlers ignore that their context is cancelled; stopping", slog.Any("messages", names))
+	cl.run.stop(fmt.Errorf("%w: they ran longer than the processing limit: %w", stuckError(names), ErrProcessingLimit))
+}
