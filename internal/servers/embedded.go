@@ -65,7 +65,7 @@ func ownedDir(dir string) (string, error) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() {
 		return "", fmt.Errorf("%s belongs to another user: remove it", dir)
 	}
-	return dir, nil
+	return dir, os.Chmod(dir, 0o755) // whatever the umask is
 }
 
 // fetchOnce makes dir with the programs in it. Processes that want the same wait for each other.
