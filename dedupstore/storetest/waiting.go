@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+func (s *suite[Tx]) waitsForCommit()        { s.waits(s.Store, nil) }
+func (s *suite[Tx]) waitsForOtherCommit()   { s.waits(s.Other, nil) }
+func (s *suite[Tx]) waitsForRollback()      { s.waits(s.Store, errOfFunction) }
+func (s *suite[Tx]) waitsForOtherRollback() { s.waits(s.Other, errOfFunction) }
+
+// waiters is how many calls wait for the first one.
+const waiters = 3
+
+// waits has a first call on owner that holds its key open and then ends with result, and others on Store that wait for it.
+func (s *suite[Tx]) waits(owner dedupstore.Store[Tx], result error) {
+	k := key("contested")
+	held := s.hold(owner, k, "of the owner", result)
+	var late [waiters]*call
+	for i := range late {
+		late[i] = s.start(s.ctx, s.Store, k, func(ctx context.Context, tx Tx) error {
+			if held.open.Load() {
+				s.t.Error("the function runs while another transaction holds its key")
+			}
+			return s.Write(ctx, tx, "of a waiter")
+		})
+	}
+	s.awaitWaiting(late[:])
+	held.release()
+
+	first := s.wait(held.call, k)
+	if first.ran != (result == nil) || !errors.Is(first.err, result) {
+		s.t.Errorf("the owner: Once() = %v, %v, want the result %v", first.ran, first.err, result)
+	}
+	ran := 0
+	for _, c := range late {
+		if s.wait(c, k); c.err != nil || !c.returned {
+			s.t.Errorf("a call that waited: %v, %v", c.err, c.panicked)
+		}
+		if c.ran {
+			ran++
+		}
+	}
+	want := map[bool]int{true: 0, false: 1}[result == nil]
+	if ran != want {
+		s.t.Errorf("%d of the calls that waited ran, want %d", ran, want)
+	}
+	s.wantEffects("of the owner", 1-want)
+	s.wantEffects("of a waiter", want)
+	s.wantSkipped(k)
+}
+
+// holder is a call the function of which does nothing until it is released.
+type holder struct {
+	*call
+	open    atomic.Bool
+	release func()
+}
+
+// hold returns when the function has written effect and holds its key.
+func (s *suite[Tx]) hold(store dedupstore.Store[Tx], k dedupstore.Key, effect string, result error) *holder {
+	s.t.Helper()
+	entered, released := make(chan struct{}), make(chan struct{})
+	h := &holder{release: func() { close(released) }}
+	h.open.Store(true)
+	h.call = s.start(s.ctx, store, k, func(ctx context.Context, tx Tx) error {
+		err := s.Write(ctx, tx, effect)
+		close(entered)
+		select {
+		case <-released:
+		case <-ctx.Done():
+		}
+		h.open.Store(false)
+		return errors.Join(err, result)
+	})
+	select {
+	case <-entered:
+	case <-h.done:
+		s.t.Fatalf("the first call for a key: Once() = %v, %v, and its function did not run", h.ran, h.err)
+	case <-time.After(s.limit):
+		s.t.Fatalf("the function of the first call for a key did not start in %v", s.limit)
+	}
+	return h
+}
+
+// grace is what a call gets for doing what it must not do, where nobody can tell that it waits.
+const grace = 100 * time.Millisecond
+
+// awaitWaiting returns when the calls wait. It fails if one of them returns instead.
+func (s *suite[Tx]) awaitWaiting(calls []*call) {
+	s.t.Helper()
+	enough := time.Now().Add(grace)
+	for tick := time.NewTicker(5 * time.Millisecond); ; <-tick.C {
+		waiting := time.Now().After(enough)
+		if s.Waiting != nil {
+			n, err := s.Waiting(s.ctx)
+			if err != nil {
+				s.t.Fatalf("Harness.Waiting: %v", err)
+			}
+			waiting = n == len(calls)
+		}
+		for _, c := range calls {
+			select {
+			case <-c.done:
+				s.t.Fatalf("Once() = %v, %v while another transaction holds its key: it must wait", c.ran, c.err)
+			default:
+			}
+		}
+		if waiting {
+			return
+		}
+		if time.Since(enough) > s.limit {
+			s.t.Fatalf("after %v, not all of %d calls wait", s.limit, len(calls))
+		}
+	}
+}
+
+// frozenOwner holds a key without a sign of life. Its successor must get on, and it must not wake up to commit.
+func (s *suite[Tx]) frozenOwner() {
+	k := key("frozen")
+	frozen := s.hold(s.Impatient, k, "of the frozen", nil)
+	for deadline := time.Now().Add(s.limit); ; {
+		ran, err := s.once(s.Impatient, k, s.writes("of the successor"))
+		if err == nil {
+			if !ran {
+				s.t.Fatal("the successor skipped: the frozen owner has not committed, and must not any more")
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("the successor is still blocked after %v: %v", s.limit, err)
+		}
+	}
+	frozen.release()
+	if c := s.wait(frozen.call, k); c.ran || c.err == nil {
+		s.t.Errorf("the frozen owner woke up: Once() = %v, %v, want false and an error", c.ran, c.err)
+	}
+	s.wantEffects("of the frozen", 0)
+	s.wantEffects("of the successor", 1)
+	s.wantSkipped(k)
+}

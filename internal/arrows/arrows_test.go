@@ -1,0 +1,209 @@
+package arrows
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// allowed is what a package's code, tests aside, may import beside the standard library.
+type allowed struct {
+	module []string // packages of this module
+	others []string // import paths of other modules, with all below them
+}
+
+const (
+	sarama = "github.com/IBM/sarama"
+	pgx    = "github.com/jackc/pgx/v5"
+	otel   = "go.opentelemetry.io/otel" // its API: see never
+	all    = "..."
+)
+
+// table has an entry for each package; one that ends with /... stands for all below it.
+var table = map[string]allowed{
+	"offsets":    {},
+	"dedupstore": {},
+	"schema":     {},
+	"consumer":   {module: []string{"offsets"}, others: []string{sarama}},
+	"middleware": {module: []string{"consumer", "dedupstore"}, others: []string{otel}},
+
+	"dedupstore/storetest":    {module: []string{"dedupstore"}},
+	"dedupstore/memstore":     {module: []string{"dedupstore"}},
+	"dedupstore/pgxstore":     {module: []string{"dedupstore", "schema"}, others: []string{pgx}},
+	"dedupstore/internal/...": {module: []string{"dedupstore"}, others: []string{pgx}},
+
+	// what tests and the demo share knows nothing of what they test and show
+	"internal/...": {module: []string{"internal/..."}, others: []string{
+		sarama, pgx, "github.com/twmb/franz-go", "github.com/ory/dockertest/v3", "github.com/fergusstrange/embedded-postgres", "go.uber.org/goleak",
+	}},
+	"examples/...": {module: []string{all}, others: []string{all}},
+}
+
+// never may be imported by code outside the examples, whatever the table says: a library leaves the choice of the SDK to the
+// program.
+var never = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "go.opentelemetry.io/contrib"}
+
+// withoutSarama are the files of consumer that its users read and write against, and those that decide: Kafka's client has no
+// place in them.
+var withoutSarama = []string{
+	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go",
+	"consumer/chain.go", "consumer/queue.go", "consumer/status.go",
+}
+
+// violations reads every Go file of the module that is no test, for whatever platform it is, and answers with a line for
+// each import that is not allowed.
+func violations(module fs.FS, name string) (found []string, err error) {
+	files, err := sources(module)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		imports, err := importsOf(module, file)
+		if err != nil {
+			return nil, err
+		}
+		for _, imported := range imports {
+			if reason := forbidden(file, imported, name); reason != "" {
+				found = append(found, fmt.Sprintf("%s imports %s: %s", file, imported, reason))
+			}
+		}
+	}
+	return found, nil
+}
+
+// forbidden says why the file must not import this path; "" means that it may.
+func forbidden(file, imported, module string) string {
+	pkg := path.Dir(file)
+	rule, ok := ruleFor(pkg)
+	example := within(pkg, "examples")
+	switch {
+	case !ok:
+		return fmt.Sprintf("package %s is not in the table: say there what it may import", pkg)
+	case within(imported, "testing"):
+		return onlyIf(strings.HasSuffix(pkg, "test"), "only packages whose name ends with test may")
+	case within(imported, module):
+		return onlyIf(matches(rule.module, strings.TrimPrefix(imported, module+"/")), "the arrow points the other way, or there is none")
+	case !strings.Contains(strings.Split(imported, "/")[0], "."):
+		return "" // the standard library
+	case !example && anyWithin(imported, never):
+		return "only examples may choose an SDK"
+	case imported == sarama && slices.Contains(withoutSarama, file):
+		return "this file is for those who know nothing of Kafka's client"
+	}
+	return onlyIf(matches(rule.others, imported), "the package may not depend on this module")
+}
+
+func onlyIf(ok bool, otherwise string) string {
+	if ok {
+		return ""
+	}
+	return otherwise
+}
+
+// ruleFor finds the entry of the package itself, or else that of the nearest one above it which ends with /... .
+func ruleFor(pkg string) (allowed, bool) {
+	if rule, ok := table[pkg]; ok {
+		return rule, true
+	}
+	for dir := pkg; dir != "."; dir = path.Dir(dir) {
+		if rule, ok := table[dir+"/..."]; ok {
+			return rule, true
+		}
+	}
+	return allowed{}, false
+}
+
+// matches compares with entries of the table. Packages of this module are meant alone unless they end with /..., paths of other
+// modules with all below them.
+func matches(entries []string, imported string) bool {
+	return slices.ContainsFunc(entries, func(entry string) bool {
+		dir, deep := strings.CutSuffix(entry, "/...")
+		return entry == all || entry == imported || (deep || isHost(entry)) && within(imported, dir)
+	})
+}
+
+func isHost(entry string) bool { return strings.Contains(strings.Split(entry, "/")[0], ".") }
+
+func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+func anyWithin(p string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return within(p, dir) })
+}
+
+const module = "github.com/einmal-go/einmal"
+
+func TestArrows(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS("../..")
+	found, err := violations(root, module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range found {
+		t.Error(v)
+	}
+	if files, _ := sources(root); len(files) < 20 {
+		t.Errorf("only %d files were read", len(files))
+	}
+	for _, file := range withoutSarama {
+		if _, err := fs.Stat(root, file); err != nil {
+			t.Errorf("a file in withoutSarama is not there: %v", err)
+		}
+	}
+}
+
+func TestBrokenArrowsAreFound(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{
+		"offsets/x.go:fmt":                                                               "",
+		"offsets/x.go:github.com/IBM/sarama":                                             "may not depend on this module",
+		"dedupstore/x.go:github.com/jackc/pgx/v5":                                        "may not depend on this module",
+		"dedupstore/x.go:github.com/einmal-go/einmal/consumer":                           "points the other way",
+		"dedupstore/pgxstore/x.go:github.com/jackc/pgx/v5/pgxpool":                       "",
+		"dedupstore/pgxstore/x.go:github.com/jackc/pgx/v50":                              "may not depend on this module",
+		"dedupstore/memstore/x.go:testing":                                               "name ends with test",
+		"dedupstore/storetest/x.go:testing":                                              "",
+		"consumer/x.go:github.com/IBM/sarama":                                            "",
+		"consumer/message.go:github.com/IBM/sarama":                                      "nothing of Kafka's client",
+		"consumer/x.go:github.com/einmal-go/einmal/middleware":                           "points the other way",
+		"consumer/x.go:github.com/einmal-go/einmal/internal/servers":                     "points the other way",
+		"consumer/x.go:testing":                                                          "name ends with test",
+		"middleware/x.go:github.com/IBM/sarama":                                          "may not depend on this module",
+		"middleware/x.go:github.com/einmal-go/einmal/dedupstore/pgxstore":                "points the other way",
+		"middleware/x.go:go.opentelemetry.io/otel/trace":                                 "",
+		"middleware/x.go:go.opentelemetry.io/otel/sdk/trace":                             "choose an SDK",
+		"internal/servers/x.go:github.com/einmal-go/einmal/consumer":                     "points the other way",
+		"internal/servers/serverstest/x.go:github.com/einmal-go/einmal/internal/servers": "",
+		"examples/billing/x.go:go.opentelemetry.io/otel/sdk/trace":                       "",
+		"examples/billing/x.go:github.com/einmal-go/einmal/internal/servers":             "",
+		"newcomer/x.go:fmt":                                                              "not in the table",
+		"offsets/x_test.go:pgregory.net/rapid":                                           "", // tests import what they like
+		"offsets/x_windows.go:github.com/IBM/sarama":                                     "may not depend on this module",
+		"offsets/testdata/x.go:github.com/IBM/sarama":                                    "",
+	} {
+		file, imported, _ := strings.Cut(source, ":")
+		found, err := violations(fstest.MapFS{file: {Data: []byte("package x\n\nimport _ \"" + imported + "\"\n")}}, module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(found, "\n"); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
+func TestNestedModulesAreOnTheirOwn(t *testing.T) {
+	t.Parallel()
+	tree := fstest.MapFS{
+		"benchmarks/go.mod": {},
+		"benchmarks/x.go":   {Data: []byte("package x\n\nimport _ \"example.com/anything\"\n")},
+	}
+	if found, err := violations(tree, module); err != nil || len(found) > 0 {
+		t.Errorf("violations = %q, %v", found, err)
+	}
+}

@@ -1,0 +1,142 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// childVariable makes TestChild start the server that it names, in a process that is killed then.
+const childVariable = "EINMAL_TEST_CHILD"
+
+// children are the servers that a child can start; each answers with its address.
+var children = map[string]func() (string, error){
+	"programs": func() (string, error) {
+		db, err := localPostgres(context.Background())
+		if err != nil {
+			return "", err
+		}
+		return db.URL, nil
+	},
+	"jars": func() (string, error) {
+		k, err := localKafka(context.Background())
+		if err != nil {
+			return "", err
+		}
+		return k.Addrs[0], nil
+	},
+	"container": func() (string, error) {
+		db, err := dockerPostgres(context.Background(), testLifetime)
+		if err != nil {
+			return "", err
+		}
+		return db.URL, nil
+	},
+}
+
+// TestChild is the other half of the tests below.
+func TestChild(t *testing.T) {
+	name := os.Getenv(childVariable)
+	if name == "" {
+		t.Skip("not started by another test")
+	}
+	address, err := children[name]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("address", address) //nolint:forbidigo // read by the parent
+	select {}
+}
+
+// killedChild starts a server in a child process and kills that as nobody can prevent. It answers with the server's address and
+// the child's process id.
+func killedChild(t *testing.T, name string) (address, pid string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
+	cmd.Env = append(os.Environ(), childVariable+"="+name)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
+		said = append(said, lines.Text())
+		address, _ = strings.CutPrefix(lines.Text(), "address ")
+		if address == lines.Text() {
+			address = ""
+		}
+	}
+	_ = cmd.Process.Signal(syscall.SIGKILL)
+	_ = cmd.Wait()
+	if address == "" {
+		t.Fatalf("the child started no server:\n%s", strings.Join(said, "\n"))
+	}
+	return address, fmt.Sprint(cmd.Process.Pid)
+}
+
+// left are the files that a killed process left.
+func left(prefix, pid string) []string {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+pid+"-*"))
+	return dirs
+}
+
+func TestProgramsDieWithAKilledProcess(t *testing.T) {
+	t.Parallel()
+	if _, err := postgresBin(); err != nil {
+		t.Skip(err)
+	}
+	url, pid := killedChild(t, "programs")
+	db := &Database{URL: url}
+	eventually(t, func() error {
+		if db.ping(context.Background()) == nil {
+			return errors.New("the server lives on")
+		}
+		return nil
+	})
+	sweepDirs("einmal-postgres-")
+	if dirs := left("einmal-postgres-", pid); len(dirs) > 0 {
+		t.Errorf("not swept: %v", dirs)
+	}
+}
+
+func TestJarsDieWithAKilledProcess(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(EnvKafkaJars) == "" {
+		t.Skip(EnvKafkaJars + " is not set")
+	}
+	addr, pid := killedChild(t, "jars")
+	k := &Kafka{Addrs: []string{addr}}
+	eventually(t, func() error {
+		if k.ping(context.Background()) == nil {
+			return errors.New("the broker lives on")
+		}
+		return nil
+	})
+	sweepDirs("einmal-kafka-")
+	if dirs := left("einmal-kafka-", pid); len(dirs) > 0 {
+		t.Errorf("not swept: %v", dirs)
+	}
+}
+
+func TestContainersAreSweptAfterAKilledProcess(t *testing.T) {
+	t.Parallel()
+	e := needPostgresImage(t)
+	url, _ := killedChild(t, "container")
+	e.sweep()
+	eventually(t, func() error { // another test's sweep may be at it
+		if (&Database{URL: url}).ping(context.Background()) == nil {
+			return errors.New("the server lives on")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,146 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// DedupConfig is what can be chosen about Dedup. Nil means all defaults.
+type DedupConfig struct {
+	// Window is how long the store keeps its records, if it does not keep them for ever: an event whose Timestamp is older
+	// when it is handled is refused with a permanent error that wraps ErrTooOld, because its record may have been deleted
+	// and it would take effect again. Make it the same as the retention of the table, or a little shorter.
+	//
+	// A message without a Timestamp is never too old. Defaults to 0: no limit.
+	Window time.Duration
+}
+
+// ErrTooOld is wrapped by the permanent error for an event that is older than DedupConfig.Window.
+var ErrTooOld = errors.New("the event is older than the window in which repetitions are known")
+
+// Dedup returns the handler at the heart of a chain: it runs h in a transaction of store that also records the event, so that
+// what h writes through its transaction takes effect once. It returns nil when the effect is committed, now or by an earlier
+// delivery: then h is not called and msg.Result.Duplicate is set. The key is msg.Consumer with msg.EventID;
+// dedupstore.KeyFrom returns it inside h.
+//
+// Each call is one attempt, with a transaction of its own. Errors of h and of the store come back as they are, for Retry,
+// except those that no attempt can cure, which are permanent:
+//
+//   - a message without an id (msg.EventIDErr says why), or with one that dedupstore.Key refuses;
+//   - an event outside DedupConfig.Window (ErrTooOld);
+//   - a transaction that h committed or rolled back itself (dedupstore.ErrTxEnded). It is a defect of h that the next attempt
+//     repeats; and if h committed, the record is committed with it, so that the next attempt would find a duplicate and
+//     report success although h may have failed in between.
+//
+// Dedup of a nil store or a nil h, or with a negative Window, cannot handle anything: Check, which Run calls at its start,
+// says so, as does every call of Handle. Check also asks a store that is a dedupstore.Checker.
+func Dedup[Tx any](store dedupstore.Store[Tx], h consumer.TxHandler[Tx], cfg *DedupConfig) consumer.Handler {
+	if cfg == nil {
+		cfg = &DedupConfig{}
+	}
+	d := &dedup[Tx]{store: store, h: h, window: cfg.Window}
+	d.invalid = d.validate()
+	return d
+}
+
+type dedup[Tx any] struct {
+	store   dedupstore.Store[Tx]
+	h       consumer.TxHandler[Tx]
+	window  time.Duration
+	invalid error // what is wrong with the configuration
+}
+
+func (d *dedup[Tx]) validate() error {
+	var errs []error
+	if d.store == nil {
+		errs = append(errs, errors.New("middleware.Dedup: the store is nil: pass one, pgxstore.New(pool, nil) for example"))
+	}
+	if d.h == nil {
+		errs = append(errs, errors.New("middleware.Dedup: the handler is nil: pass a function; consumer.JSONTx and DecodeTx are nil if their function is"))
+	}
+	if d.window < 0 {
+		errs = append(errs, fmt.Errorf("middleware.Dedup: DedupConfig.Window is %v: make it 0 (no limit) or as long as the table's retention", d.window))
+	}
+	return errors.Join(errs...)
+}
+
+// Link implements consumer.Linker.
+func (d *dedup[Tx]) Link() consumer.Link { return consumer.LinkDedup }
+
+// Window returns DedupConfig.Window.
+func (d *dedup[Tx]) Window() time.Duration { return d.window }
+
+// Check implements consumer.Checker.
+func (d *dedup[Tx]) Check(ctx context.Context) error {
+	if d.invalid != nil {
+		return d.invalid
+	}
+	if c, ok := d.store.(dedupstore.Checker); ok {
+		return c.Check(ctx)
+	}
+	return nil
+}
+
+// Handle implements consumer.Handler.
+func (d *dedup[Tx]) Handle(ctx context.Context, msg *consumer.Message) error {
+	if d.invalid != nil {
+		return d.invalid // not permanent: nothing is wrong with the message
+	}
+	if err := d.refuse(msg); err != nil {
+		return consumer.Permanent(err)
+	}
+	ran, err := d.once(ctx, msg)
+	if err != nil {
+		return classify(msg, err)
+	}
+	if !ran {
+		// A store may have begun with h and rolled back before it found the record of another process.
+		msg.Result.Duplicate, msg.Result.HandlerStart, msg.Result.HandlerEnd = true, time.Time{}, time.Time{}
+	}
+	return nil
+}
+
+// refuse says what keeps msg from being recorded.
+func (d *dedup[Tx]) refuse(msg *consumer.Message) error {
+	if msg.EventIDErr != nil {
+		return msg.EventIDErr
+	}
+	if msg.EventID == "" {
+		return fmt.Errorf("%w: it is empty: let Topic.EventID return an id or an error", consumer.ErrNoEventID)
+	}
+	if d.window == 0 || msg.Timestamp.IsZero() {
+		return nil
+	}
+	if age := time.Since(msg.Timestamp); age > d.window {
+		return fmt.Errorf("%w: its age is %v, DedupConfig.Window %v: handle it by hand, or widen the window together with the table's retention",
+			ErrTooOld, age.Round(time.Second), d.window)
+	}
+	return nil
+}
+
+// once calls the store and keeps the times of the steps.
+func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, err error) {
+	key := dedupstore.Key{Consumer: msg.Consumer, Event: msg.EventID}
+	res := &msg.Result
+	defer func() { res.End = time.Now() }() // after a panic too
+	res.Begin = time.Now()
+	return d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
+		defer func() { res.HandlerEnd = time.Now() }()
+		res.HandlerStart = time.Now()
+		return d.h(ctx, tx, msg)
+	})
+}
+
+// classify makes errors of the store permanent that no further attempt can cure.
+func classify(msg *consumer.Message, err error) error {
+	refused := msg.Result.HandlerStart.IsZero() && errors.Is(err, dedupstore.ErrInvalidKey) // not an error of h about another key
+	if refused || errors.Is(err, dedupstore.ErrTxEnded) {
+		return consumer.Permanent(err)
+	}
+	return err
+}

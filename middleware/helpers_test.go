@@ -1,0 +1,112 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/middleware"
+)
+
+var errBase = errors.New("no stock")
+
+// tx is a transaction of store: what was written and has not been committed.
+type tx struct{ writes []string }
+
+// store keeps records in memory. Its fields make it fail.
+type store struct {
+	mu        sync.Mutex
+	recorded  map[dedupstore.Key]bool
+	committed []string
+
+	onRecord func() error // before the record
+	onCommit func() error // instead of the commit
+	check    func(context.Context) error
+}
+
+func (s *store) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, *tx) error) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := key.Validate(); err != nil {
+		return false, err
+	}
+	if s.onRecord != nil {
+		if err := s.onRecord(); err != nil {
+			return false, err
+		}
+	}
+	if s.recorded[key] {
+		return false, nil
+	}
+	t := &tx{}
+	if err := fn(ctx, t); err != nil {
+		return false, fmt.Errorf("store: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("store: rolled back: %w", err)
+	}
+	if s.onCommit != nil {
+		if err := s.onCommit(); err != nil {
+			return false, err
+		}
+	}
+	if s.recorded == nil {
+		s.recorded = map[dedupstore.Key]bool{}
+	}
+	s.recorded[key] = true
+	s.committed = append(s.committed, t.writes...)
+	return true, nil
+}
+
+// checkingStore is a store that is a dedupstore.Checker, too.
+type checkingStore struct{ *store }
+
+func (s checkingStore) Check(ctx context.Context) error { return s.check(ctx) }
+
+// message returns a message as the runner hands it to a chain.
+func message() *consumer.Message {
+	return &consumer.Message{
+		Topic: "orders", Partition: 3, Offset: 42, Key: []byte("s3cret-key"), Value: []byte("s3cret-value"),
+		Group: "billing", Consumer: "billing/orders", EventID: "e1", Attempt: 1,
+	}
+}
+
+// compose builds the chain as the runner does: the first middleware is the outermost.
+func compose(h consumer.Handler, mws ...consumer.Middleware) consumer.Handler {
+	for i := len(mws) - 1; i >= 0; i-- {
+		h = mws[i](h)
+	}
+	return h
+}
+
+// returning is a handler that returns err.
+func returning(err error) consumer.Handler {
+	return consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return err })
+}
+
+// check calls the Check of a link.
+func check(t *testing.T, h consumer.Handler) error {
+	t.Helper()
+	c, ok := h.(consumer.Checker)
+	if !ok {
+		t.Fatalf("%T is not a consumer.Checker", h)
+	}
+	return c.Check(t.Context())
+}
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for want, h := range map[consumer.Link]consumer.Handler{
+		consumer.LinkDedup:   middleware.Dedup(&store{}, func(context.Context, *tx, *consumer.Message) error { return nil }, nil),
+		consumer.LinkRetry:   middleware.Retry(1, nil)(returning(nil)),
+		consumer.LinkRecover: middleware.Recover()(returning(nil)),
+	} {
+		if l, ok := h.(consumer.Linker); !ok || l.Link() != want {
+			t.Errorf("%T says it is not %v", h, want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+)
+
+// RetryConfig is what can be chosen about the pauses between attempts. Nil means all defaults.
+//
+// The pause after attempt n is drawn evenly from 0 to a ceiling of Base * 2^(n-1), at most Max ("full jitter": messages that
+// failed together do not come back together). With the defaults 5 attempts outlast 0.75 s on average and 1.5 s at most,
+// 10 attempts 26 s and 51 s, 15 attempts 1:40 min and 3:20 min.
+type RetryConfig struct {
+	// Base is the ceiling of the first pause. Defaults to 100 ms: what goes away by itself in a database (a deadlock, a
+	// serialization failure, a lost connection) is gone by then, and a few attempts cost the partition less than a second.
+	Base time.Duration
+
+	// Max is the highest ceiling. Defaults to 30 s (to Base if that is longer): the end of a long outage is noticed within
+	// half a minute, and a service that is down is not called more often than that by each partition.
+	Max time.Duration
+}
+
+const (
+	defaultRetryBase = 100 * time.Millisecond
+	defaultRetryMax  = 30 * time.Second
+)
+
+// Retry returns a middleware that decides what follows on a failed attempt: another one, asked for with consumer.RetryAfter,
+// or, after attempt number attempts, a *consumer.GaveUp with the last error in it. Retry itself waits for nothing: the runner
+// parks the message.
+//
+// An error that is Permanent, RetryAfter or GaveUp passes unchanged: it already says what is wanted. A handler that answers
+// with RetryAfter is therefore asked again as often as it wishes, beyond attempts. Every error passes unchanged once ctx is
+// done: an attempt that a drain cut short has not failed.
+//
+// Attempts are counted as msg.Attempt counts them: as long as this process holds the partition. attempts must be at least 1;
+// Check, which Run calls at its start, says so if it is not, and reports pauses that are negative or contradict each other.
+func Retry(attempts int, cfg *RetryConfig) consumer.Middleware {
+	r := retry{attempts: attempts}
+	if cfg != nil {
+		r.cfg = *cfg
+	}
+	r.invalid = r.validate()
+	r.cfg.setDefaults()
+	return func(next consumer.Handler) consumer.Handler {
+		link := r
+		link.next = next
+		return &link
+	}
+}
+
+type retry struct {
+	next     consumer.Handler
+	attempts int
+	cfg      RetryConfig
+	invalid  error // what is wrong with the configuration
+}
+
+func (r *retry) validate() error {
+	var errs []error
+	if r.attempts < 1 {
+		errs = append(errs, fmt.Errorf("middleware.Retry: attempts is %d: it counts the first attempt too, so make it at least 1", r.attempts))
+	}
+	if r.cfg.Base < 0 || r.cfg.Max < 0 {
+		errs = append(errs, fmt.Errorf("middleware.Retry: RetryConfig.Base is %v, Max %v: use positive durations, or 0 for the default", r.cfg.Base, r.cfg.Max))
+	} else if r.cfg.Max != 0 && r.cfg.Max < r.cfg.Base {
+		errs = append(errs, fmt.Errorf("middleware.Retry: RetryConfig.Max is %v, less than Base, %v: make it at least as long", r.cfg.Max, r.cfg.Base))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *RetryConfig) setDefaults() {
+	if c.Base <= 0 {
+		c.Base = defaultRetryBase
+	}
+	if c.Max <= 0 {
+		c.Max = max(defaultRetryMax, c.Base)
+	}
+}
+
+// Link implements consumer.Linker.
+func (r *retry) Link() consumer.Link { return consumer.LinkRetry }
+
+// Check implements consumer.Checker.
+func (r *retry) Check(context.Context) error { return r.invalid }
+
+// Handle implements consumer.Handler.
+func (r *retry) Handle(ctx context.Context, msg *consumer.Message) error {
+	err := r.next.Handle(ctx, msg)
+	switch {
+	case err == nil, ctx.Err() != nil, isControl(err):
+		return err
+	case msg.Attempt >= r.attempts:
+		return &consumer.GaveUp{Attempts: msg.Attempt, Err: err}
+	default:
+		return consumer.RetryAfter(jitter(r.cfg.ceiling(msg.Attempt)), err)
+	}
+}
+
+func isControl(err error) bool {
+	_, delayed := consumer.Delay(err)
+	return delayed || consumer.IsPermanent(err) || consumer.IsGaveUp(err)
+}
+
+// ceiling returns the longest pause after that attempt: a pure function of its number, for any number.
+func (c RetryConfig) ceiling(attempt int) time.Duration {
+	doublings := max(attempt, 1) - 1
+	if doublings >= bits.LeadingZeros64(uint64(c.Base)) { //nolint:gosec // Base is positive
+		return c.Max // Base << doublings would overflow
+	}
+	return min(c.Base<<doublings, c.Max)
+}
+
+// jitter draws a pause from 0 to just below ceiling.
+func jitter(ceiling time.Duration) time.Duration {
+	return rand.N(ceiling) //nolint:gosec // no secret
+}
