@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -8,7 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-func numbered(n int64) *item { return &item{rec: &sarama.ConsumerMessage{Offset: n}} }
+func numbered(n int64, key []byte) *item {
+	return &item{rec: &sarama.ConsumerMessage{Offset: n, Key: key}}
+}
 
 // offsetOf makes items readable in failures.
 func offsetOf(it *item) int64 {
@@ -18,144 +21,135 @@ func offsetOf(it *item) int64 {
 	return it.rec.Offset
 }
 
-func TestFifo(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		var f fifo
-		var model []*item
-		pushed := int64(0)
-		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
-				for range rapid.IntRange(1, 20).Draw(t, "n") { // in bursts, so that it grows from any place
-					it := numbered(pushed)
-					pushed++
-					f.push(it)
-					model = append(model, it)
-				}
-			},
-			"pop": func(t *rapid.T) {
-				for range rapid.IntRange(1, 20).Draw(t, "n") {
-					var want *item
-					if len(model) > 0 {
-						want, model = model[0], model[1:]
-					}
-					if got := f.pop(); got != want {
-						t.Fatalf("pop: %d, want %d", offsetOf(got), offsetOf(want))
-					}
-				}
-			},
-			"": func(t *rapid.T) {
-				if f.n != len(model) {
-					t.Fatalf("%d items, want %d", f.n, len(model))
-				}
-				kept := 0
-				for _, it := range f.ring {
-					if it != nil {
-						kept++
-					}
-				}
-				if kept != f.n {
-					t.Fatalf("the ring keeps %d items in memory, %d are in the queue", kept, f.n)
-				}
-			},
-		})
-	})
+// queueModel is a queue in the plainest form: the messages of each lane in a slice, and the lanes that are ready in another.
+type queueModel struct {
+	order   Order
+	lanes   map[string][]*item
+	ready   []string
+	running []*item
+	parked  []*item
 }
 
-// The ring keeps its size while the queue stays short: no allocation per message.
-func TestFifoDoesNotGrowWithoutNeed(t *testing.T) {
-	t.Parallel()
-	var f fifo
-	it := numbered(0)
-	for range 10000 {
-		for range 16 {
-			f.push(it)
-		}
-		for range 16 {
-			f.pop()
-		}
-	}
-	if len(f.ring) != 16 {
-		t.Errorf("the ring has %d places for 16 items", len(f.ring))
+func (m *queueModel) lane(it *item) string {
+	switch {
+	case m.order == PartitionOrder:
+		return "all"
+	case m.order == KeyOrder && it.rec.Key != nil:
+		return "key " + string(it.rec.Key)
+	default:
+		return fmt.Sprint("offset ", it.rec.Offset)
 	}
 }
 
-// partitionModel is the order of a partition, in the plainest form: all messages that are not finished, in a slice, and the state of
-// the first. The others wait.
-type partitionModel struct {
-	open  []*item
-	state string // of the first: waiting, running, parked
+func (m *queueModel) push(it *item) {
+	l := m.lane(it)
+	m.lanes[l] = append(m.lanes[l], it)
+	if len(m.lanes[l]) == 1 {
+		m.ready = append(m.ready, l)
+	}
 }
 
-func (m *partitionModel) next() *item {
-	if len(m.open) == 0 || m.state != "waiting" {
+func (m *queueModel) next() *item {
+	if len(m.ready) == 0 {
 		return nil
 	}
-	m.state = "running"
-	return m.open[0]
+	it := m.lanes[m.ready[0]][0]
+	m.ready = m.ready[1:]
+	m.running = append(m.running, it)
+	return it
 }
 
-func TestPartitionQueue(t *testing.T) {
+func (m *queueModel) finished(it *item) {
+	l := m.lane(it)
+	m.running = remove(m.running, it)
+	m.lanes[l] = m.lanes[l][1:]
+	if len(m.lanes[l]) > 0 {
+		m.ready = append(m.ready, l)
+	} else {
+		delete(m.lanes, l)
+	}
+}
+
+func remove(items []*item, it *item) []*item {
+	return slices.DeleteFunc(items, func(i *item) bool { return i == it })
+}
+
+func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		var q queue = &partitionQueue{}
-		m := partitionModel{state: "waiting"}
-		pushed := int64(0)
-		var started, finished []int64
-		next := func(t *rapid.T) {
-			want := m.next()
-			got := q.next()
-			if got != want {
-				t.Fatalf("next: %d, want %d (the first is %s)", offsetOf(got), offsetOf(want), m.state)
-			}
-			if got != nil {
-				started = append(started, offsetOf(got))
-			}
-		}
-		in := func(t *rapid.T, state string) *item {
-			if m.state != state || len(m.open) == 0 {
-				t.Skip("nothing is", state)
-			}
-			return m.open[0]
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
-				for range rapid.IntRange(1, 30).Draw(t, "n") {
-					it := numbered(pushed)
-					pushed++
-					q.push(it)
-					m.open = append(m.open, it)
-				}
-			},
-			"next": next,
-			"finished": func(t *rapid.T) {
-				it := in(t, "running")
-				q.finished(it)
-				finished = append(finished, offsetOf(it))
-				m.open, m.state = m.open[1:], "waiting"
-			},
-			"park": func(t *rapid.T) {
-				q.park(in(t, "running"))
-				m.state = "parked"
-			},
-			"unpark": func(t *rapid.T) {
-				q.unpark(in(t, "parked"))
-				m.state = "waiting"
-			},
-			"": func(t *rapid.T) {
-				if !slices.IsSorted(started) || !slices.IsSorted(finished) {
-					t.Fatalf("started %v, finished %v", started, finished)
-				}
-			},
+	for _, order := range []Order{PartitionOrder, KeyOrder, Unordered} {
+		t.Run(order.String(), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) { checkQueue(t, order) })
 		})
+	}
+}
+
+func checkQueue(t *rapid.T, order Order) {
+	q := newQueue(order)
+	m := queueModel{order: order, lanes: map[string][]*item{}}
+	keys := rapid.SampledFrom([][]byte{nil, {}, []byte("a"), []byte("b"), []byte("c")})
+	pushed := int64(0)
+	one := func(t *rapid.T, items []*item) *item {
+		if len(items) == 0 {
+			t.Skip("there is none")
+		}
+		return rapid.SampledFrom(items).Draw(t, "item")
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"push": func(t *rapid.T) {
+			for range rapid.IntRange(1, 20).Draw(t, "n") {
+				it := numbered(pushed, keys.Draw(t, "key"))
+				pushed++
+				q.push(it)
+				m.push(it)
+			}
+		},
+		"next": func(t *rapid.T) {
+			if got, want := q.next(), m.next(); got != want {
+				t.Fatalf("next: %d, want %d", offsetOf(got), offsetOf(want))
+			}
+		},
+		"finished": func(t *rapid.T) {
+			it := one(t, m.running)
+			q.finished(it)
+			m.finished(it)
+		},
+		"park": func(t *rapid.T) { // nothing is said to the queue: what runs holds its lane
+			it := one(t, m.running)
+			m.running = remove(m.running, it)
+			m.parked = append(m.parked, it)
+		},
+		"unpark": func(t *rapid.T) {
+			it := one(t, m.parked)
+			q.unpark(it)
+			m.parked = remove(m.parked, it)
+			m.ready = append(m.ready, m.lane(it))
+		},
+		"": func(t *rapid.T) {
+			if q.hasReady() != (len(m.ready) > 0) {
+				t.Fatalf("hasReady: %v, but %d lanes are ready", q.hasReady(), len(m.ready))
+			}
+			if keyed := countKeyed(m.lanes); len(q.keyed) != keyed {
+				t.Fatalf("the queue remembers %d keys, %d have messages", len(q.keyed), keyed)
+			}
+		},
 	})
+}
+
+func countKeyed(lanes map[string][]*item) (n int) {
+	for l := range lanes {
+		if l[:1] == "k" {
+			n++
+		}
+	}
+	return n
 }
 
 // The steps of one parked message, spelled out.
-func TestParkedMessageHoldsBackTheRest(t *testing.T) {
+func TestParkedMessageHoldsBackItsLane(t *testing.T) {
 	t.Parallel()
-	q := &partitionQueue{}
-	a, b := numbered(1), numbered(2)
+	q := newQueue(KeyOrder)
+	a1, a2, b1 := numbered(1, []byte("a")), numbered(2, []byte("a")), numbered(3, []byte("b"))
 	expect := func(step string, want *item) {
 		t.Helper()
 		if got := q.next(); got != want {
@@ -163,17 +157,18 @@ func TestParkedMessageHoldsBackTheRest(t *testing.T) {
 		}
 	}
 	expect("empty", nil)
-	q.push(a)
-	q.push(b)
-	expect("first", a)
-	expect("while it runs", nil)
-	q.park(a)
-	expect("while it is parked", nil)
-	q.unpark(a)
-	expect("again", a)
+	q.push(a1)
+	q.push(a2)
+	q.push(b1)
+	expect("first", a1)
+	expect("another key, while it runs or is parked", b1)
+	expect("nothing else", nil)
+	q.unpark(a1)
+	expect("again", a1)
+	q.finished(b1)
 	expect("while it runs again", nil)
-	q.finished(a)
-	expect("after it", b)
-	q.finished(b)
+	q.finished(a1)
+	expect("after it", a2)
+	q.finished(a2)
 	expect("empty again", nil)
 }
