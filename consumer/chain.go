@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 )
 
 // topic is a Topic in its final form: the chain composed, the defaults filled in.
 type topic struct {
 	name      string
+	group     string
 	consumer  string
 	eventID   func(*Message) (string, error)
 	onFailure OnFailure
@@ -29,7 +29,7 @@ type topic struct {
 func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
 	tp := &topic{
-		name: name, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
+		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
 		order: t.Order, workers: newWorkers(t), limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck,
 		partitionMessages: cfg.Limits.PartitionMessages,
 	}
@@ -164,15 +164,4 @@ func (t *topic) check(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// attempt runs the chain once and contains a panic in it. The EventID function is the user's too.
-func (t *topic) attempt(ctx context.Context, msg *Message) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &Panic{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	msg.EventID, msg.EventIDErr = t.eventID(msg)
-	return t.chain.Handle(ctx, msg)
 }

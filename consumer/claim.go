@@ -32,14 +32,16 @@ type claim struct {
 	queue    *queue
 	tracker  offsets.Tracker
 	open     opened
-	running  map[*item]struct{}
+	running  runningItems
 	parked   map[*item]*time.Timer
 	waiting  bool // for a worker
 	held     int  // messages that are not finished
 	bytes    int  // of these
 	marked   int64
-	fetched  time.Time // when the last messages came
-	progress time.Time // when a message last finished
+	settled  time.Time                     // when settle was last called
+	reported struct{ messages, bytes int } // to the load
+	fetched  time.Time                     // when the last messages came
+	progress time.Time                     // when a message last finished
 	lastErr  error
 	paused   bool
 	stopped  bool          // no message starts any more
@@ -54,7 +56,6 @@ func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, sess
 		run: r, group: group, topic: t, partition: source.Partition(), topicID: id, session: session, source: source, since: now,
 		ctx: ctx, cancel: cancel,
 		queue:    newQueue(t.order),
-		running:  map[*item]struct{}{},
 		parked:   map[*item]*time.Timer{},
 		marked:   -1,
 		progress: now,
@@ -83,19 +84,20 @@ func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.Con
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.fetched = time.Now()
-	held, bytes := cl.held, cl.bytes
-	ok := cl.add(rec)
-	for n := len(messages); ok && n > 0; n-- {
+	more := len(messages)
+	items := make([]item, more+1)
+	ok := cl.add(&items[0], rec)
+	for i := 1; ok && i <= more; i++ {
 		rec, open := <-messages
-		ok = open && cl.add(rec)
+		ok = open && cl.add(&items[i], rec)
 	}
-	cl.run.load.add(cl.held-held, cl.bytes-bytes)
+	cl.report()
 	cl.dispatch()
 	cl.pauseIfOver()
 	return ok
 }
 
-func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
+func (cl *claim) add(it *item, rec *sarama.ConsumerMessage) bool {
 	first := cl.tracker.InFlight() == 0 && cl.marked < 0
 	if err := cl.tracker.Deliver(rec.Offset); err != nil {
 		// The log went back under a running fetch. Ending the session reads again from what is committed: nothing is lost.
@@ -105,7 +107,7 @@ func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
 	if first && cl.source.InitialOffset() < 0 {
 		cl.restarted(rec.Offset)
 	}
-	it := &item{rec: rec, fetched: cl.fetched}
+	it.rec, it.fetched = rec, cl.fetched
 	cl.open.add(it)
 	cl.held++
 	cl.bytes += it.size()
@@ -128,19 +130,19 @@ func (cl *claim) restarted(offset int64) {
 // dispatch starts what may run now, as far as there are workers. It is called under the lock.
 func (cl *claim) dispatch() {
 	for !cl.stopped && cl.queue.hasReady() && cl.topic.workers.acquire(cl) {
-		go cl.topic.workers.run(cl, cl.start())
+		go cl.topic.workers.run(cl, cl.start(time.Now()))
 	}
 }
 
 // start takes the next message into work. It is called under the lock.
-func (cl *claim) start() *item {
+func (cl *claim) start(now time.Time) *item {
 	if cl.stopped {
 		return nil
 	}
 	it := cl.queue.next()
 	if it != nil {
-		it.started = time.Now()
-		cl.running[it] = struct{}{}
+		it.started, it.overrun = now, false
+		cl.running.add(it)
 	}
 	return it
 }
@@ -150,7 +152,7 @@ func (cl *claim) resumed() *item {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.waiting = false
-	it := cl.start()
+	it := cl.start(time.Now())
 	if it != nil && cl.queue.hasReady() {
 		cl.topic.workers.wait(cl)
 	}

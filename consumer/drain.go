@@ -33,8 +33,10 @@ func (cl *claim) end(budget time.Duration) {
 func (cl *claim) fence() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	cl.settle(time.Now())
 	cl.fenced = true
-	cl.run.release(cl.held, cl.bytes)
+	cl.held, cl.bytes = 0, 0
+	cl.report()
 }
 
 // stop ends the start of messages. It is called at the end of the claim, and before it when the Consumer begins to drain.
@@ -61,7 +63,7 @@ func (cl *claim) stillRunning() []string {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	var names []string
-	for it := range cl.running {
+	for _, it := range cl.running {
 		names = append(names, fmt.Sprintf("%s@%d", partitionName(cl.topic.name, cl.partition), it.rec.Offset))
 	}
 	slices.Sort(names)

@@ -17,13 +17,15 @@ var ErrNoEventID = errors.New("no event id")
 //
 // The id is taken as it stands; whether it can be recorded is checked when it is: see dedupstore.Key.
 func HeaderID(name string) func(*Message) (string, error) {
+	missing := fmt.Errorf("%w: header %q is missing: let the producer set it, or set Topic.EventID to where the id stands", ErrNoEventID, name)
+	empty := fmt.Errorf("%w: header %q is empty: let the producer give every event an id of its own", ErrNoEventID, name)
 	return func(msg *Message) (string, error) {
 		value, ok := msg.Header(name)
 		switch {
 		case !ok:
-			return "", fmt.Errorf("%w: header %q is missing: let the producer set it, or set Topic.EventID to where the id stands", ErrNoEventID, name)
+			return "", missing
 		case len(value) == 0:
-			return "", fmt.Errorf("%w: header %q is empty: let the producer give every event an id of its own", ErrNoEventID, name)
+			return "", empty
 		}
 		return string(value), nil
 	}

@@ -106,10 +106,12 @@ func (cl *claim) resumeIfLow() {
 	}
 }
 
-// release takes finished messages off the load, and lets claims go on that were paused for it. It is called under a claim's lock,
-// so the others are looked at from a goroutine.
-func (r *running) release(messages, bytes int) {
-	r.load.add(-messages, -bytes)
+// report brings the load up to date with what the claim holds, and lets other claims go on that were paused for it. It is called
+// under the lock, so the others are looked at from a goroutine.
+func (cl *claim) report() {
+	r := cl.run
+	r.load.add(cl.held-cl.reported.messages, cl.bytes-cl.reported.bytes)
+	cl.reported.messages, cl.reported.bytes = cl.held, cl.bytes
 	if r.load.over.Load() && r.load.within(r.cfg.Limits, 2) && r.load.over.CompareAndSwap(true, false) {
 		go r.resumeOthers()
 	}

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,15 +14,61 @@ type item struct {
 	rec     *sarama.ConsumerMessage
 	fetched time.Time
 	started time.Time // of the attempt that runs
-	first   time.Time // start of the first attempt
-	failing *Failing  // what its attempts came to so far; nil before the first has failed
+	overrun bool      // that attempt was cancelled for the processing limit
+	history
 
-	cancel  atomic.Pointer[context.CancelCauseFunc] // of the attempt that runs, where the topic has a processing limit
-	overrun bool                                    // it was cancelled for it
+	one     attempting                 // the first attempt; later ones are made when they are needed
+	current atomic.Pointer[attempting] // the one that runs
 
 	lane         *lane
 	next         *item // behind it in its lane
 	older, newer *item // among the claim's open messages
+	slot         int   // among the running ones
+}
+
+// attempting is what an attempt has of its own.
+type attempting struct {
+	msg Message
+	ctx attemptContext
+}
+
+// prepare makes message and context of an attempt. Each attempt has its own, so that what a handler did to one is not seen by the
+// next.
+func (it *item) prepare(cl *claim) *attempting {
+	a := &it.one
+	if it.failing != nil {
+		a = &attempting{}
+	}
+	a.msg.fill(it.rec)
+	a.msg.TopicID = cl.topicID
+	a.ctx.parent, a.ctx.msg = cl.ctx, &a.msg
+	it.current.Store(a)
+	return a
+}
+
+// fill copies the record. Slices are cut to their length: sarama's have capacity that reaches into what follows them in the
+// batch.
+func (m *Message) fill(rec *sarama.ConsumerMessage) {
+	m.Topic, m.Partition, m.Offset, m.Timestamp = rec.Topic, rec.Partition, rec.Offset, rec.Timestamp
+	m.Key, m.Value = slices.Clip(rec.Key), slices.Clip(rec.Value)
+	if len(rec.Headers) == 0 {
+		return
+	}
+	m.Headers = make([]Header, 0, len(rec.Headers))
+	for _, h := range rec.Headers {
+		if h != nil {
+			m.Headers = append(m.Headers, Header{Key: string(h.Key), Value: slices.Clip(h.Value)})
+		}
+	}
+}
+
+// size is what the item keeps in memory, in bytes, roughly.
+func (it *item) size() int {
+	n := 1024 + len(it.rec.Key) + len(it.rec.Value)
+	for _, h := range it.rec.Headers {
+		n += 64 + len(h.Key) + len(h.Value)
+	}
+	return n
 }
 
 // opened is the list of a claim's open messages in the order of the partition.
@@ -50,44 +95,4 @@ func (o *opened) remove(it *item) {
 		o.newest = it.older
 	}
 	it.older, it.newer = nil, nil
-}
-
-// attempts is how many attempts have failed.
-func (it *item) attempts() int {
-	if it.failing == nil {
-		return 0
-	}
-	return it.failing.Attempts
-}
-
-// message makes the Message of one attempt. Each attempt has its own, so that what a handler did to one is not seen by the
-// next. Slices are cut to their length: sarama's have capacity that reaches into what follows them in the batch.
-func (it *item) message() *Message {
-	rec := it.rec
-	m := &Message{
-		Topic:     rec.Topic,
-		Partition: rec.Partition,
-		Offset:    rec.Offset,
-		Key:       slices.Clip(rec.Key),
-		Value:     slices.Clip(rec.Value),
-		Timestamp: rec.Timestamp,
-	}
-	if len(rec.Headers) > 0 {
-		m.Headers = make([]Header, 0, len(rec.Headers))
-		for _, h := range rec.Headers {
-			if h != nil {
-				m.Headers = append(m.Headers, Header{Key: string(h.Key), Value: slices.Clip(h.Value)})
-			}
-		}
-	}
-	return m
-}
-
-// size is what the item keeps in memory, in bytes, roughly.
-func (it *item) size() int {
-	n := 256 + len(it.rec.Key) + len(it.rec.Value)
-	for _, h := range it.rec.Headers {
-		n += 64 + len(h.Key) + len(h.Value)
-	}
-	return n
 }

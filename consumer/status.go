@@ -75,7 +75,7 @@ func (cl *claim) status() PartitionStatus {
 	if next, ok := cl.tracker.Committable(); ok {
 		s.Next = next
 	}
-	for it := range cl.running {
+	for _, it := range cl.running {
 		s.Failing = older(s.Failing, it.failing)
 	}
 	for it := range cl.parked {

@@ -62,7 +62,7 @@ func (cl *claim) watch(now time.Time) {
 	}
 	cl.mu.Lock()
 	var overrun, stuck []*item
-	for it := range cl.running {
+	for _, it := range cl.running {
 		ran := now.Sub(it.started)
 		switch {
 		case it.overrun && ran > limit+min(limit, stuckGrace):
@@ -75,8 +75,8 @@ func (cl *claim) watch(now time.Time) {
 	cl.mu.Unlock()
 	for _, it := range overrun {
 		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled", cl.attrs(slog.Int64(attrOffset, it.rec.Offset), slog.Duration("limit", limit))...)
-		if cancel := it.cancel.Load(); cancel != nil {
-			(*cancel)(ErrProcessingLimit)
+		if a := it.current.Load(); a != nil {
+			a.ctx.cancel(ErrProcessingLimit)
 		}
 	}
 	if len(stuck) > 0 {

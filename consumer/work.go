@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"log/slog"
 	"time"
 )
@@ -11,69 +10,70 @@ func (cl *claim) attempt(it *item) error {
 	if it.first.IsZero() {
 		it.first = it.started
 	}
-	msg := it.message()
-	msg.Group, msg.Consumer, msg.TopicID = cl.run.cfg.Group, cl.topic.consumer, cl.topicID
-	msg.Attempt, msg.FirstAttempt = it.attempts()+1, it.first
-	if it.failing != nil {
-		msg.LastError = it.failing.Err
-	}
-	if cl.topic.limit == 0 {
-		return cl.topic.attempt(WithMessage(cl.ctx, msg), msg)
-	}
-	ctx, cancel := context.WithCancelCause(WithMessage(cl.ctx, msg))
-	defer cancel(nil)
-	it.cancel.Store(&cancel)
-	return cl.topic.attempt(ctx, msg)
+	a := it.prepare(cl)
+	defer a.ctx.end()
+	return cl.topic.attempt(&a.ctx, &a.msg, &it.history)
 }
 
 // finish takes the outcome of an attempt and returns what the same worker may run next in this claim.
 func (cl *claim) finish(it *item, err error) (next *item) {
 	f := cl.judge(it, err)
+	now := time.Now()
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	delete(cl.running, it)
-	it.cancel.Store(nil)
+	cl.running.remove(it)
+	it.current.Store(nil)
 	switch {
 	case err == nil:
-		cl.complete(it)
+		cl.complete(it, now)
 	case f != nil && !cl.stopped:
 		it.failing, cl.lastErr = f, f.Err
 		cl.park(it)
 	}
-	if cl.stopped {
-		if len(cl.running) == 0 {
-			close(cl.idle)
-		}
-		return nil
+	if !cl.topic.workers.contended.Load() {
+		next = cl.start(now)
+	} else if !cl.stopped && cl.queue.hasReady() {
+		cl.topic.workers.wait(cl)
 	}
-	if cl.topic.workers.contended.Load() {
-		if cl.queue.hasReady() {
-			cl.topic.workers.wait(cl)
-		}
-		return nil
+	if next == nil || now.Sub(cl.settled) > settleEvery {
+		cl.settle(now)
 	}
-	return cl.start()
+	if cl.stopped && len(cl.running) == 0 {
+		close(cl.idle)
+	}
+	return next
 }
 
-// complete marks the end of the contiguous prefix of finished messages.
-func (cl *claim) complete(it *item) {
+// complete takes a message off the books.
+func (cl *claim) complete(it *item, now time.Time) {
 	size := it.size()
 	cl.open.remove(it)
 	cl.held--
 	cl.bytes -= size
-	cl.progress = time.Now()
+	cl.progress = now
 	cl.queue.finished(it)
 	if err := cl.tracker.Done(it.rec.Offset); err != nil {
 		cl.run.log.Error("einmal: a message finished that was not open", cl.attrs(slog.Any("error", err))...)
 	}
-	if offset, ok := cl.tracker.Committable(); ok && offset > cl.marked && !cl.fenced {
+	cl.resumeIfLow()
+}
+
+// settleEvery bounds how long a finished message waits to be marked while others follow it without a pause. A mark costs more
+// than a fast handler, and is committed once a second.
+const settleEvery = 10 * time.Millisecond
+
+// settle marks the end of the contiguous prefix of finished messages, and reports to the load what is no longer held. It is called
+// under the lock.
+func (cl *claim) settle(now time.Time) {
+	cl.settled = now
+	if cl.fenced {
+		return
+	}
+	if offset, ok := cl.tracker.Committable(); ok && offset > cl.marked {
 		cl.marked = offset
 		cl.session.MarkOffset(cl.topic.name, cl.partition, offset, "")
 	}
-	if !cl.fenced {
-		cl.run.release(1, size)
-	}
-	cl.resumeIfLow()
+	cl.report()
 }
 
 // park holds a message that failed until its next attempt is due. Nobody waits with it.
@@ -96,25 +96,38 @@ func (cl *claim) unpark(it *item) {
 	cl.dispatch()
 }
 
-// judge says what becomes of a message whose attempt has failed: nil if nothing has to be done. It runs without the lock.
+// judge says what becomes of a message after an attempt: nil if nothing has to be done. It runs without the lock.
 func (cl *claim) judge(it *item, err error) *Failing {
-	if err == nil || cl.ctx.Err() != nil {
+	f := cl.topic.judge(cl.ctx, it.rec.Offset, it.history, err)
+	if f == nil {
 		return nil
 	}
-	f := &Failing{Offset: it.rec.Offset, Attempts: it.attempts() + 1, Since: it.first, Err: err}
 	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int("attempt", f.Attempts), slog.Any("error", err))
-	delay, asked := Delay(err)
+	_, asked := Delay(err)
 	switch {
 	case asked:
-		cl.run.log.Debug("einmal: a message is parked until its next attempt", append(attrs, slog.Duration("delay", delay))...)
-	case cl.topic.onFailure == Stop:
+		cl.run.log.Debug("einmal: a message is parked until its next attempt", append(attrs, slog.Duration("delay", f.delay))...)
+	case f.RetryAt.IsZero():
 		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
 		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: err})
-		return f
 	default:
-		delay = keepTryingDelay(f.Attempts)
-		cl.run.log.Warn("einmal: a message failed, what is ordered behind it waits", append(attrs, slog.Duration("delay", delay))...)
+		cl.run.log.Warn("einmal: a message failed, what is ordered behind it waits", append(attrs, slog.Duration("delay", f.delay))...)
 	}
-	f.RetryAt = time.Now().Add(max(0, delay))
 	return f
+}
+
+// runningItems is the set of items in work.
+type runningItems []*item
+
+func (r *runningItems) add(it *item) {
+	it.slot = len(*r)
+	*r = append(*r, it)
+}
+
+func (r *runningItems) remove(it *item) {
+	last := len(*r) - 1
+	moved := (*r)[last]
+	(*r)[it.slot], moved.slot = moved, it.slot
+	(*r)[last] = nil
+	*r = (*r)[:last]
 }

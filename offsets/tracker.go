@@ -52,7 +52,7 @@ func (t *Tracker) Deliver(offset int64) error {
 
 // Done notes that the message at offset has finished. The error wraps ErrUnknownOffset.
 func (t *Tracker) Done(offset int64) error {
-	i := sort.Search(t.window.len, func(i int) bool { return t.window.at(i).offset >= offset })
+	i := t.find(offset)
 	if i == t.window.len || t.window.at(i).offset != offset || t.window.at(i).done {
 		return fmt.Errorf("%w: %d is done, but it is not open: it was never delivered, or was done before", ErrUnknownOffset, offset)
 	}
@@ -62,6 +62,14 @@ func (t *Tracker) Done(offset int64) error {
 		t.commit = t.window.pop().offset + 1
 	}
 	return nil
+}
+
+// find returns the place of offset in the window, or where it would stand. Most messages finish in order.
+func (t *Tracker) find(offset int64) int {
+	if t.window.len > 0 && t.window.at(0).offset == offset {
+		return 0
+	}
+	return sort.Search(t.window.len, func(i int) bool { return t.window.at(i).offset >= offset })
 }
 
 // Committable returns the offset to commit: the one behind the last message of the finished prefix. ok is false until the
