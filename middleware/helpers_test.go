@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -77,8 +78,8 @@ func message() *consumer.Message {
 
 // compose builds the chain as the runner does: the first middleware is the outermost.
 func compose(h consumer.Handler, mws ...consumer.Middleware) consumer.Handler {
-	for i := len(mws) - 1; i >= 0; i-- {
-		h = mws[i](h)
+	for _, mw := range slices.Backward(mws) {
+		h = mw(h)
 	}
 	return h
 }
@@ -104,6 +105,9 @@ func TestLinks(t *testing.T) {
 		consumer.LinkDedup:   middleware.Dedup(&store{}, func(context.Context, *tx, *consumer.Message) error { return nil }, nil),
 		consumer.LinkRetry:   middleware.Retry(1, nil)(returning(nil)),
 		consumer.LinkRecover: middleware.Recover()(returning(nil)),
+		consumer.LinkTimeout: middleware.Timeout(1)(returning(nil)),
+		consumer.LinkLogging: middleware.Logging(nil, nil)(returning(nil)),
+		consumer.LinkTracing: middleware.Tracing(nil)(returning(nil)),
 	} {
 		if l, ok := h.(consumer.Linker); !ok || l.Link() != want {
 			t.Errorf("%T says it is not %v", h, want)
