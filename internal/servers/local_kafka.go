@@ -116,6 +116,7 @@ func (n *node) configure(ctx context.Context, port string) (file string, err err
 		"share.coordinator.state.topic.replication.factor=1",
 		"share.coordinator.state.topic.min.isr=1",
 		"group.initial.rebalance.delay.ms=0",
+		"group.min.session.timeout.ms=500",
 		"auto.create.topics.enable=false",
 		"",
 	}, "\n")
