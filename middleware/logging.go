@@ -14,19 +14,19 @@ import (
 
 // LoggingConfig is what can be chosen about Logging. Nil means all defaults.
 type LoggingConfig struct {
-	// PerSecond is how many lines of one kind a topic may write in a second of this process; the next line says in
-	// einmal.suppressed how many were left out. Defaults to 10: a storm of failures stays readable and costs next to nothing. Negative
-	// means no limit.
+	// PerSecond is how many lines of one kind a topic may write in a second of this process; the next line of the kind says
+	// in einmal.suppressed how many were left out. Defaults to 10: a storm of failures stays readable and costs next to
+	// nothing. Negative means no limit.
 	PerSecond int
 
 	// EventID adds the event's id to each line, as messaging.message.id, cut to 128 bytes. Off by default: an id may have
-	// been taken from a record's key or its value, and those do not belong in a log. Topic, partition and offset, which are always
-	// there, name the message as well.
+	// been taken from a record's key or its value, and those do not belong in a log. Topic, partition and offset, which are
+	// always there, name the message as well.
 	EventID bool
 
-	// ErrorText makes the text of an error for the line. Defaults to err.Error(). Errors of einmal never contain a part of a message;
-	// those of handlers and drivers may (PostgreSQL's "invalid input syntax for type integer" shows the value). Where that must
-	// not be, return less: the line has error.type, too. The text is cut to 1,024 bytes.
+	// ErrorText makes the text of an error for the line. Defaults to err.Error(). Errors of einmal never contain a part of a
+	// message; those of handlers and drivers may (PostgreSQL's "invalid input syntax for type integer" shows the value).
+	// Where that must not be, return less: the line has error.type, too. The text is cut to 1,024 bytes.
 	ErrorText func(error) string
 }
 
@@ -47,8 +47,9 @@ const (
 //	gave up, permanent, failed otherwise    Error  OnFailure applies
 //	a panic, whatever follows on it         Error  with the stack: it is a defect
 //
-// The attributes have the names of OpenTelemetry's conventions for messaging. Never in a line are keys, values and headers. Lines are written with
-// the attempt's context, so that a handler of slog that looks for a span there finds that of Tracing, which stands outside.
+// The attributes have the names of OpenTelemetry's conventions for messaging. Keys, values and headers are never in a line.
+// Lines are written with the attempt's context, so that a slog.Handler that looks for a span there finds that of Tracing,
+// which stands outside.
 func Logging(logger *slog.Logger, cfg *LoggingConfig) consumer.Middleware {
 	if logger == nil {
 		logger = slog.Default()

@@ -33,7 +33,7 @@ const (
 func traced(t *testing.T, ctx context.Context, cfg middleware.TracingConfig, h consumer.Handler, msg *consumer.Message) tracetest.SpanStubs { //nolint:revive // t first, as everywhere in tests
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
-	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter), sdktrace.WithSampler(sdktrace.AlwaysSample()))
 	handled(ctx, middleware.Tracing(&cfg)(h), msg)
 	return exporter.GetSpans()
 }
@@ -157,6 +157,23 @@ func many(n int) (headers []consumer.Header) {
 		headers = append(headers, consumer.Header{Key: fmt.Sprint("h", i), Value: []byte("s3cret")})
 	}
 	return headers
+}
+
+// With the SDK's default sampler, a child follows its parent's decision; a link does not.
+func TestTracingSamplingByRelation(t *testing.T) {
+	t.Parallel()
+	for parent, want := range map[bool]int{true: 0, false: 1} {
+		exporter := tracetest.NewInMemoryExporter()
+		h := middleware.Tracing(&middleware.TracingConfig{
+			TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)), Parent: parent,
+		})(returning(nil))
+		msg := message()
+		msg.Headers = []consumer.Header{{Key: "traceparent", Value: []byte("00-" + producerTrace + "-" + producerSpan + "-00")}}
+		handled(t.Context(), h, msg)
+		if n := len(exporter.GetSpans()); n != want {
+			t.Errorf("parent %v: %d spans of a producer that was not sampled, want %d", parent, n, want)
+		}
+	}
 }
 
 func TestTracingTracestateTravels(t *testing.T) {
@@ -401,4 +418,29 @@ func TestTracingPassesErrorsUnchanged(t *testing.T) {
 			t.Errorf("got %v, want %v as it is", err, want)
 		}
 	}
+}
+
+// FuzzTracingHeaders: whatever stands in the headers, the handler runs once, and only a valid context is taken over.
+func FuzzTracingHeaders(f *testing.F) {
+	f.Add([]byte(traceparent), []byte("vendor=1"), true)
+	f.Add([]byte("00-xyz"), []byte(nil), false)
+	f.Add([]byte("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-ff-more"), []byte("a=1,a=2"), true)
+	f.Add([]byte("\x00"), []byte("\xff=\x00"), false)
+	f.Fuzz(func(t *testing.T, parent, state []byte, asParent bool) {
+		msg := message()
+		msg.Headers = []consumer.Header{{Key: "tracestate", Value: state}, {Key: "traceparent", Value: parent}}
+		calls := 0
+		span := process(t, middleware.TracingConfig{Parent: asParent}, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+			calls++
+			return nil
+		}), msg)
+		if calls != 1 || !span.SpanContext.IsValid() {
+			t.Errorf("%d calls, span %v", calls, span.SpanContext)
+		}
+		for _, l := range span.Links {
+			if !l.SpanContext.IsValid() {
+				t.Errorf("linked to %+v", l.SpanContext)
+			}
+		}
+	})
 }
