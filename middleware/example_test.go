@@ -12,8 +12,29 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore/memstore"
 	"github.com/einmal-go/einmal/middleware"
 )
+
+// Dedup runs a plain function in the transaction that records the event: a second delivery changes nothing.
+func ExampleDedup() {
+	type order struct{ Cents int }
+	total := 0
+	charge := func(_ context.Context, tx *memstore.Tx, o order) error { // with PostgreSQL: tx pgx.Tx
+		tx.OnCommit(func() { total += o.Cents })
+		return nil
+	}
+	h := middleware.Dedup(memstore.New(), consumer.JSONTx(charge), nil) // with PostgreSQL: pgxstore.New(pool, nil)
+
+	for range 2 {
+		msg := &consumer.Message{Consumer: "billing/orders", EventID: "order-1", Value: []byte(`{"Cents": 700}`)}
+		err := h.Handle(context.Background(), msg)
+		fmt.Println("duplicate:", msg.Result.Duplicate, "error:", err, "total:", total)
+	}
+	// Output:
+	// duplicate: false error: <nil> total: 700
+	// duplicate: true error: <nil> total: 700
+}
 
 // Retry asks the runner for another attempt, and gives up after the last one.
 func ExampleRetry() {

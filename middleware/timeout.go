@@ -55,10 +55,12 @@ func (t *timeout) Handle(ctx context.Context, msg *consumer.Message) error {
 	defer cancel()
 	err := t.next.Handle(ctx, msg)
 	over := context.Cause(ctx) == error(t.cause) //nolint:errorlint // this very cause, not one that wraps it
-	if !over || err == nil && committed(msg) {
+	switch {
+	case !over, err == nil && committed(msg), errors.Is(err, t.cause): // stores wrap the cause
 		return err
+	default:
+		return &timeoutError{t.d, err}
 	}
-	return &timeoutError{t.d, err}
 }
 
 // committed reports whether Dedup stands inside: its nil means that the transaction is committed.

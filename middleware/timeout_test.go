@@ -82,18 +82,18 @@ func TestTimeoutAroundDedup(t *testing.T) {
 		{"commit ends late", 4 * time.Second, 2 * time.Second, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &store{onCommit: func() error { time.Sleep(test.commit); return nil }}
+			s := &store{committing: func() { time.Sleep(test.commit) }}
 			h := middleware.Timeout(5 * time.Second)(middleware.Dedup(s, func(_ context.Context, tx *tx, _ *consumer.Message) error {
 				time.Sleep(test.handler)
 				tx.writes = append(tx.writes, "charged")
 				return nil
 			}, nil))
 			err := h.Handle(t.Context(), message())
-			if len(s.committed) != test.committed || (err == nil) != (test.committed == 1) {
-				t.Errorf("%s: committed %v, err %v", test.name, s.committed, err)
+			if len(s.charges) != test.committed || (err == nil) != (test.committed == 1) {
+				t.Errorf("%s: committed %v, err %v", test.name, s.charges, err)
 			}
-			if err != nil && !errors.Is(err, middleware.ErrTimeout) {
-				t.Errorf("%s: %v is no ErrTimeout", test.name, err)
+			if err != nil && (!errors.Is(err, middleware.ErrTimeout) || strings.Count(err.Error(), "more than 5s") != 1) {
+				t.Errorf("%s: %v is no ErrTimeout, or says it twice", test.name, err)
 			}
 		})
 	}
