@@ -123,3 +123,31 @@ func TestFullChain(t *testing.T) {
 		})
 	}
 }
+
+// New takes the documented order, and no other one.
+func TestNewKnowsTheOrder(t *testing.T) {
+	t.Parallel()
+	order := []consumer.Middleware{
+		middleware.Tracing(nil), middleware.Logging(nil, nil), middleware.Retry(3, nil), middleware.Recover(), middleware.Timeout(time.Second),
+	}
+	try := func(mws ...consumer.Middleware) error {
+		_, err := consumer.New(consumer.Config{
+			Brokers: []string{"127.0.0.1:9"}, Group: "billing",
+			Topics: map[string]consumer.Topic{"orders": {Middleware: mws, Handler: middleware.Dedup(&store{}, noop, nil)}},
+		})
+		return err
+	}
+	if err := try(order...); err != nil {
+		t.Errorf("the documented order is refused: %v", err)
+	}
+	for i := range len(order) - 1 {
+		wrong := append([]consumer.Middleware(nil), order...)
+		wrong[i], wrong[i+1] = wrong[i+1], wrong[i]
+		if err := try(wrong...); err == nil {
+			t.Errorf("links %d and %d swapped: not refused", i, i+1)
+		}
+	}
+	if err := try(middleware.Retry(3, nil), middleware.Retry(3, nil)); err == nil {
+		t.Error("two Retry: not refused")
+	}
+}
