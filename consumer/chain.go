@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"slices"
 )
 
 // topic is a Topic in its final form: the chain composed, the defaults filled in.
 type topic struct {
 	name      string
+	group     string
 	consumer  string
 	eventID   func(*Message) (string, error)
 	onFailure OnFailure
@@ -20,7 +21,7 @@ type topic struct {
 // newTopic composes the chain of a topic link by link, so that each link can be asked for what it offers.
 func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
-	tp := &topic{name: name, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure}
+	tp := &topic{name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure}
 	if tp.consumer == "" {
 		tp.consumer = cfg.Group + "/" + name
 	}
@@ -48,18 +49,53 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	if f, ok := h.(HandlerFunc); ok && f == nil {
 		return errors.New("Handler is a nil HandlerFunc: set Topic.Handler")
 	}
+	links, err := Compose(h, mws)
+	if err != nil {
+		return fmt.Errorf("%w; Config.Middleware comes first", err)
+	}
+	t.chain, t.links = links[0], allLinks(links)
+	return errors.Join(checkOrder(0, links), validateLinks(nil, links))
+}
+
+// Compose builds a chain: h inside the middlewares, of which the first is the outermost. It returns all links of the chain, the
+// outermost first, so that each can be asked for what it offers. New does so with each topic, a Brancher with its branches.
+func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 	links := []Handler{h}
 	for i := len(mws) - 1; i >= 0; i-- {
 		if mws[i] == nil {
-			return fmt.Errorf("middleware %d (the outermost is 0, Config.Middleware comes first) is nil: remove it", i)
+			return nil, fmt.Errorf("middleware %d (the outermost is 0) is nil: remove it", i)
 		}
 		if h = mws[i](h); h == nil {
-			return fmt.Errorf("middleware %d (the outermost is 0, Config.Middleware comes first) returned a nil Handler: it must return a handler that calls the next one", i)
+			return nil, fmt.Errorf("middleware %d (the outermost is 0) returned a nil Handler: it must return a handler that calls the next one", i)
 		}
-		links = append([]Handler{h}, links...)
+		links = append(links, h)
 	}
-	t.chain, t.links = h, allLinks(links)
-	return checkOrder(0, links)
+	slices.Reverse(links)
+	return links, nil
+}
+
+// Validator is implemented by links that can tell without I/O that they are put together wrongly, or stand where they must not.
+// New reports their errors. outside are the links around it, the outermost first; around a link of a branch, those outside of the
+// Brancher too.
+type Validator interface {
+	Validate(outside []Handler) error
+}
+
+// validateLinks asks the links of a chain and of its branches.
+func validateLinks(outside, links []Handler) error {
+	var errs []error
+	for i, h := range links {
+		around := slices.Concat(outside, links[:i])
+		if v, ok := h.(Validator); ok {
+			errs = append(errs, v.Validate(around))
+		}
+		if b, ok := h.(Brancher); ok {
+			for _, branch := range b.Branches() {
+				errs = append(errs, validateLinks(append(around, h), branch))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // allLinks returns the links and those of their branches.
@@ -137,15 +173,4 @@ func (t *topic) check(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// attempt runs the chain once and contains a panic in it. The EventID function is the user's too.
-func (t *topic) attempt(ctx context.Context, msg *Message) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &Panic{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	msg.EventID, msg.EventIDErr = t.eventID(msg)
-	return t.chain.Handle(ctx, msg)
 }

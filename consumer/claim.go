@@ -153,16 +153,9 @@ func (cl *claim) work(it *item) {
 
 // attempt runs the chain once.
 func (cl *claim) attempt(it *item) error {
-	if it.first.IsZero() {
-		it.first = time.Now()
-	}
 	msg := it.message()
-	msg.Group, msg.Consumer, msg.TopicID = cl.run.cfg.Group, cl.topic.consumer, cl.topicID
-	msg.Attempt, msg.FirstAttempt = it.attempts()+1, it.first
-	if it.failing != nil {
-		msg.LastError = it.failing.Err
-	}
-	return cl.topic.attempt(WithMessage(cl.ctx, msg), msg)
+	msg.TopicID = cl.topicID
+	return cl.topic.attempt(cl.ctx, msg, &it.history)
 }
 
 // finish takes the outcome of an attempt and returns what the same worker may run next.
@@ -223,26 +216,23 @@ func (cl *claim) unpark(it *item) {
 	cl.dispatch()
 }
 
-// judge says what becomes of a message whose attempt has failed: nil if nothing has to be done. It runs without the lock.
+// judge says what becomes of a message after an attempt: nil if nothing has to be done. It runs without the lock.
 func (cl *claim) judge(it *item, err error) *Failing {
-	if err == nil || cl.ctx.Err() != nil {
+	f := cl.topic.judge(cl.ctx, it.rec.Offset, it.history, err)
+	if f == nil {
 		return nil
 	}
-	f := &Failing{Offset: it.rec.Offset, Attempts: it.attempts() + 1, Since: it.first, Err: err}
 	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int("attempt", f.Attempts), slog.Any("error", err))
-	delay, asked := Delay(err)
+	_, asked := Delay(err)
 	switch {
 	case asked:
-		cl.run.log.Debug("einmal: a message is parked until its next attempt", append(attrs, slog.Duration("delay", delay))...)
-	case cl.topic.onFailure == Stop:
+		cl.run.log.Debug("einmal: a message is parked until its next attempt", append(attrs, slog.Duration("delay", f.delay))...)
+	case f.RetryAt.IsZero():
 		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
 		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: err})
-		return f
 	default:
-		delay = keepTryingDelay(f.Attempts)
-		cl.run.log.Warn("einmal: a message failed, its partition waits for it", append(attrs, slog.Duration("delay", delay))...)
+		cl.run.log.Warn("einmal: a message failed, its partition waits for it", append(attrs, slog.Duration("delay", f.delay))...)
 	}
-	f.RetryAt = time.Now().Add(max(0, delay))
 	return f
 }
 

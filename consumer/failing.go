@@ -7,8 +7,10 @@ type Failing struct {
 	Offset   int64
 	Attempts int       // that have failed
 	Since    time.Time // start of the first of them
-	RetryAt  time.Time // not before this is the next one
+	RetryAt  time.Time // not before this is the next one; zero if there is none, because OnFailure is Stop
 	Err      error     // of the last one
+
+	delay time.Duration // from the judgement of the last one to RetryAt
 }
 
 const (

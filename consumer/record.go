@@ -2,24 +2,14 @@ package consumer
 
 import (
 	"slices"
-	"time"
 
 	"github.com/IBM/sarama"
 )
 
 // item is a message on its way through a claim.
 type item struct {
-	rec     *sarama.ConsumerMessage
-	first   time.Time // start of the first attempt
-	failing *Failing  // what its attempts came to so far; nil before the first has failed
-}
-
-// attempts is how many attempts have failed.
-func (it *item) attempts() int {
-	if it.failing == nil {
-		return 0
-	}
-	return it.failing.Attempts
+	rec *sarama.ConsumerMessage
+	history
 }
 
 // message makes the Message of one attempt. Each attempt has its own, so that what a handler did to one is not seen by the

@@ -1,0 +1,61 @@
+package consumer
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+)
+
+// history is what became of the attempts at a message so far.
+type history struct {
+	first   time.Time // start of the first attempt
+	failing *Failing  // nil before the first has failed
+}
+
+// attempts is how many attempts have failed.
+func (h *history) attempts() int {
+	if h.failing == nil {
+		return 0
+	}
+	return h.failing.Attempts
+}
+
+// attempt fills in what the runner knows about msg, which is made for this attempt, and runs the chain once. A panic is
+// contained; the EventID function is the user's too.
+func (t *topic) attempt(ctx context.Context, msg *Message, h *history) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &Panic{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	if h.first.IsZero() {
+		h.first = time.Now()
+	}
+	msg.Group, msg.Consumer, msg.Result = t.group, t.consumer, Result{}
+	msg.Attempt, msg.FirstAttempt, msg.LastError = h.attempts()+1, h.first, nil
+	if h.failing != nil {
+		msg.LastError = h.failing.Err
+	}
+	msg.EventID, msg.EventIDErr = t.eventID(msg)
+	return t.chain.Handle(WithMessage(ctx, msg), msg)
+}
+
+// judge says what follows on an attempt that ended with err, and is not yet in h. It is nil if nothing does: because the message
+// has taken effect, or because ctx is done. What a drain cuts short has neither succeeded nor failed: it is delivered again.
+func (t *topic) judge(ctx context.Context, offset int64, h history, err error) *Failing {
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	f := &Failing{Offset: offset, Attempts: h.attempts() + 1, Since: h.first, Err: err}
+	delay, asked := Delay(err)
+	switch {
+	case asked:
+		f.delay = max(0, delay)
+	case t.onFailure == Stop:
+		return f
+	default:
+		f.delay = keepTryingDelay(f.Attempts)
+	}
+	f.RetryAt = time.Now().Add(f.delay)
+	return f
+}
