@@ -13,9 +13,9 @@ trap 'rm -rf "$tmp"' EXIT
 	find -L "$java_home/lib" "$java_home/conf" -type f ! -name src.zip ! -name ct.sym \
 		! -name libawt_xawt.so ! -name libatk-wrapper.so ! -name libsplashscreen.so 2>/dev/null
 } >"$tmp/files"
-grep -E '^/bin/|/bin/java$|\.so$' "$tmp/files" | xargs ldd 2>/dev/null |
-	awk '$2=="=>" && $3 ~ /^\// {print $3} $1 ~ /^\/.*ld-linux/ {print $1}' | grep -v "^$java_home" >>"$tmp/files"
-sort -u "$tmp/files" | sed 's|^/||' >"$tmp/list"
+grep -E '^/bin/|/bin/java$|\.so$' "$tmp/files" | { xargs ldd 2>/dev/null || true; } |
+	awk '$2=="=>" && $3 ~ /^\// {print $3} $1 ~ /^\/.*ld-linux/ {print $1}' | grep -v "^$java_home" >"$tmp/libraries"
+sort -u "$tmp/files" "$tmp/libraries" | sed 's|^/||' >"$tmp/list"
 
 x=$tmp/extra
 mkdir -p "$x"/{etc/kafka/docker,etc/kafka/secrets,usr/local/bin,tmp,mnt/shared/config,opt/kafka/config,var/lib/kafka/data}

@@ -3,6 +3,7 @@
 # usage: build-postgres.sh IMAGE [MAJOR]
 set -euo pipefail
 image=$1
+# shellcheck disable=SC2012
 major=${2:-$(ls /usr/lib/postgresql | sort -V | tail -1)}
 here=$(cd "$(dirname "$0")" && pwd)
 lib=/usr/lib/postgresql/$major
@@ -18,8 +19,9 @@ bins=("$lib"/bin/{postgres,initdb,pg_ctl,psql,pg_isready,pg_dump,createdb,pg_con
 	find /usr/lib/locale/C.utf8 -type f
 	find /usr/share/zoneinfo \( -name posix -o -name right \) -prune -o -type f -print
 } >"$tmp/files"
-grep -E '^/(usr/)?bin/|/bin/|\.so$' "$tmp/files" | xargs ldd 2>/dev/null | awk '$2=="=>" && $3 ~ /^\// {print $3} $1 ~ /^\/.*ld-linux/ {print $1}' >>"$tmp/files"
-sort -u "$tmp/files" | sed 's|^/||' >"$tmp/list"
+grep -E '/bin/|\.so$' "$tmp/files" | { xargs ldd 2>/dev/null || true; } |
+	awk '$2=="=>" && $3 ~ /^\// {print $3} $1 ~ /^\/.*ld-linux/ {print $1}' >"$tmp/libraries"
+sort -u "$tmp/files" "$tmp/libraries" | sed 's|^/||' >"$tmp/list"
 
 mkdir -p "$tmp/extra"/{etc,usr/local/bin,docker-entrypoint-initdb.d} "$tmp/extra/tmp" "$tmp/extra/var/run/postgresql" "$tmp/extra/var/lib/postgresql/data"
 chmod 1777 "$tmp/extra/tmp"

@@ -28,8 +28,11 @@ func (t *topic) attempt(ctx context.Context, msg *Message, h *history) (err erro
 			err = &Panic{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	msg.Group, msg.Consumer = t.group, t.consumer
-	msg.Attempt, msg.FirstAttempt = h.attempts()+1, h.first
+	if h.first.IsZero() {
+		h.first = time.Now()
+	}
+	msg.Group, msg.Consumer, msg.Result = t.group, t.consumer, Result{}
+	msg.Attempt, msg.FirstAttempt, msg.LastError = h.attempts()+1, h.first, nil
 	if h.failing != nil {
 		msg.LastError = h.failing.Err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -75,18 +76,53 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	if f, ok := h.(HandlerFunc); ok && f == nil {
 		return errors.New("Handler is a nil HandlerFunc: set Topic.Handler")
 	}
+	links, err := Compose(h, mws)
+	if err != nil {
+		return fmt.Errorf("%w; Config.Middleware comes first", err)
+	}
+	t.chain, t.links = links[0], allLinks(links)
+	return errors.Join(checkOrder(0, links), validateLinks(nil, links))
+}
+
+// Compose builds a chain: h inside the middlewares, of which the first is the outermost. It returns all links of the chain, the
+// outermost first, so that each can be asked for what it offers. New does so with each topic, a Brancher with its branches.
+func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 	links := []Handler{h}
 	for i := len(mws) - 1; i >= 0; i-- {
 		if mws[i] == nil {
-			return fmt.Errorf("middleware %d (the outermost is 0, Config.Middleware comes first) is nil: remove it", i)
+			return nil, fmt.Errorf("middleware %d (the outermost is 0) is nil: remove it", i)
 		}
 		if h = mws[i](h); h == nil {
-			return fmt.Errorf("middleware %d (the outermost is 0, Config.Middleware comes first) returned a nil Handler: it must return a handler that calls the next one", i)
+			return nil, fmt.Errorf("middleware %d (the outermost is 0) returned a nil Handler: it must return a handler that calls the next one", i)
 		}
-		links = append([]Handler{h}, links...)
+		links = append(links, h)
 	}
-	t.chain, t.links = h, allLinks(links)
-	return checkOrder(0, links)
+	slices.Reverse(links)
+	return links, nil
+}
+
+// Validator is implemented by links that can tell without I/O that they are put together wrongly, or stand where they must not.
+// New reports their errors. outside are the links around it, the outermost first; around a link of a branch, those outside of the
+// Brancher too.
+type Validator interface {
+	Validate(outside []Handler) error
+}
+
+// validateLinks asks the links of a chain and of its branches.
+func validateLinks(outside, links []Handler) error {
+	var errs []error
+	for i, h := range links {
+		around := slices.Concat(outside, links[:i])
+		if v, ok := h.(Validator); ok {
+			errs = append(errs, v.Validate(around))
+		}
+		if b, ok := h.(Brancher); ok {
+			for _, branch := range b.Branches() {
+				errs = append(errs, validateLinks(append(around, h), branch))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // allLinks returns the links and those of their branches.

@@ -68,7 +68,7 @@ func everySplit(t *testing.T, links []consumer.Link, check func(err error)) {
 		check(newSplit(links, n, nop))
 	}
 	if last := links[len(links)-1]; last != unknown {
-		for n := range len(links) {
+		for n := range links {
 			check(newSplit(links[:len(links)-1], n, &linked{nop, last}))
 		}
 	}

@@ -242,8 +242,7 @@ func TestDecodeErrorOffset(t *testing.T) {
 func TestDecodeErrorUnwraps(t *testing.T) {
 	t.Parallel()
 	_, _, err := decodeWith[order](t, []byte(`{"at":"yesterday"}`))
-	var parse *time.ParseError
-	if !errors.As(err, &parse) {
+	if _, ok := errors.AsType[*time.ParseError](err); !ok {
 		t.Errorf("%#v does not wrap the *time.ParseError", err)
 	}
 }

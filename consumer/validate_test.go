@@ -36,7 +36,7 @@ func configErrors(t *testing.T, err error) []*consumer.ConfigError {
 	}
 	var all []*consumer.ConfigError
 	for _, e := range joined.Unwrap() {
-		ce, ok := e.(*consumer.ConfigError)
+		ce, ok := e.(*consumer.ConfigError) //nolint:errorlint // each is one itself, not around one
 		if !ok {
 			t.Fatalf("a %T is among the errors: %v", e, e)
 		}

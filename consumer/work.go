@@ -8,7 +8,7 @@ import (
 // attempt runs the chain once.
 func (cl *claim) attempt(it *item) error {
 	if it.first.IsZero() {
-		it.first = it.started
+		it.first = it.started // before the first call of time.Now in attempt: one less for each message
 	}
 	a := it.prepare(cl)
 	defer a.ctx.end()

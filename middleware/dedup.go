@@ -61,10 +61,12 @@ func (d *dedup[Tx]) validate() error {
 		errs = append(errs, errors.New("middleware.Dedup: the store is nil: pass one, pgxstore.New(pool, nil) for example"))
 	}
 	if d.h == nil {
-		errs = append(errs, errors.New("middleware.Dedup: the handler is nil: pass a function; consumer.JSONTx and DecodeTx are nil if their function is"))
+		errs = append(errs, errors.New("middleware.Dedup: the handler is nil: pass a function; "+
+			"consumer.JSONTx and DecodeTx are nil if their function is"))
 	}
 	if d.window < 0 {
-		errs = append(errs, fmt.Errorf("middleware.Dedup: DedupConfig.Window is %v: make it 0 (no limit) or as long as the table's retention", d.window))
+		errs = append(errs, fmt.Errorf("middleware.Dedup: DedupConfig.Window is %v: "+
+			"make it 0 (no limit) or as long as the table's retention", d.window))
 	}
 	return errors.Join(errs...)
 }
@@ -117,8 +119,8 @@ func (d *dedup[Tx]) refuse(msg *consumer.Message) error {
 		return nil
 	}
 	if age := time.Since(msg.Timestamp); age > d.window {
-		return fmt.Errorf("%w: its age is %v, DedupConfig.Window %v: handle it by hand, or widen the window together with the table's retention",
-			ErrTooOld, age.Round(time.Second), d.window)
+		return fmt.Errorf("%w: its age is %v, DedupConfig.Window %v: "+
+			"handle it by hand, or widen the window together with the table's retention", ErrTooOld, age.Round(time.Second), d.window)
 	}
 	return nil
 }

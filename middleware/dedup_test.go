@@ -41,8 +41,8 @@ func TestDedupRunsOncePerKey(t *testing.T) {
 		}
 	}
 	want := []string{`billing/orders "e1" s3cret-value`, `mail/orders "e1" s3cret-value`, `billing/orders "e2" s3cret-value`}
-	if fmt.Sprint(s.committed) != fmt.Sprint(want) {
-		t.Errorf("committed %q, want %q", s.committed, want)
+	if fmt.Sprint(s.charges) != fmt.Sprint(want) {
+		t.Errorf("committed %q, want %q", s.charges, want)
 	}
 }
 
@@ -146,8 +146,8 @@ func TestDedupDoesNotCommitUnderADoneContext(t *testing.T) {
 		tx.writes = append(tx.writes, "charged")
 		return nil
 	}, nil)
-	if err := h.Handle(ctx, message()); !errors.Is(err, context.Canceled) || len(s.committed) > 0 {
-		t.Errorf("err %v, committed %v; want nothing committed", err, s.committed)
+	if err := h.Handle(ctx, message()); !errors.Is(err, context.Canceled) || len(s.charges) > 0 {
+		t.Errorf("err %v, committed %v; want nothing committed", err, s.charges)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestDedupIsSafeForConcurrentUse(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(s.committed) != events {
-		t.Errorf("%d effects of %d events", len(s.committed), events)
+	if len(s.charges) != events {
+		t.Errorf("%d effects of %d events", len(s.charges), events)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/memstore"
 	"github.com/einmal-go/einmal/middleware"
 )
 
@@ -17,49 +19,54 @@ var errBase = errors.New("no stock")
 // tx is a transaction of store: what was written and has not been committed.
 type tx struct{ writes []string }
 
-// store keeps records in memory. Its fields make it fail.
+// store is a memstore whose fields make it fail.
 type store struct {
-	mu        sync.Mutex
-	recorded  map[dedupstore.Key]bool
-	committed []string
+	memory     memory
+	mu         sync.Mutex
+	charges    []string     // what was written and committed
+	onRecord   func() error // before the record
+	onCommit   func() error // before the commit, which an error prevents
+	committing func()       // during the commit
+	check      func(context.Context) error
+}
 
-	onRecord func() error // before the record
-	onCommit func() error // instead of the commit
-	check    func(context.Context) error
+// memory is a memstore that is ready to be used as it is.
+type memory struct {
+	once sync.Once
+	*memstore.Store
+}
+
+func (m *memory) get() *memstore.Store {
+	m.once.Do(func() { m.Store = memstore.New() })
+	return m.Store
 }
 
 func (s *store) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, *tx) error) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := key.Validate(); err != nil {
-		return false, err
-	}
-	if s.onRecord != nil {
+	if s.onRecord != nil && key.Validate() == nil {
 		if err := s.onRecord(); err != nil {
 			return false, err
 		}
 	}
-	if s.recorded[key] {
-		return false, nil
-	}
-	t := &tx{}
-	if err := fn(ctx, t); err != nil {
-		return false, fmt.Errorf("store: %w", err)
-	}
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("store: rolled back: %w", err)
-	}
-	if s.onCommit != nil {
-		if err := s.onCommit(); err != nil {
-			return false, err
+	return s.memory.get().Once(ctx, key, func(ctx context.Context, mem *memstore.Tx) error {
+		t := &tx{}
+		if err := fn(ctx, t); err != nil {
+			return fmt.Errorf("store: %w", err)
 		}
-	}
-	if s.recorded == nil {
-		s.recorded = map[dedupstore.Key]bool{}
-	}
-	s.recorded[key] = true
-	s.committed = append(s.committed, t.writes...)
-	return true, nil
+		if s.onCommit != nil && ctx.Err() == nil {
+			if err := s.onCommit(); err != nil {
+				return err
+			}
+		}
+		mem.OnCommit(func() {
+			if s.committing != nil {
+				s.committing()
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.charges = append(s.charges, t.writes...)
+		})
+		return nil
+	})
 }
 
 // checkingStore is a store that is a dedupstore.Checker, too.
@@ -77,8 +84,8 @@ func message() *consumer.Message {
 
 // compose builds the chain as the runner does: the first middleware is the outermost.
 func compose(h consumer.Handler, mws ...consumer.Middleware) consumer.Handler {
-	for i := len(mws) - 1; i >= 0; i-- {
-		h = mws[i](h)
+	for _, mw := range slices.Backward(mws) {
+		h = mw(h)
 	}
 	return h
 }
@@ -104,6 +111,9 @@ func TestLinks(t *testing.T) {
 		consumer.LinkDedup:   middleware.Dedup(&store{}, func(context.Context, *tx, *consumer.Message) error { return nil }, nil),
 		consumer.LinkRetry:   middleware.Retry(1, nil)(returning(nil)),
 		consumer.LinkRecover: middleware.Recover()(returning(nil)),
+		consumer.LinkTimeout: middleware.Timeout(1)(returning(nil)),
+		consumer.LinkLogging: middleware.Logging(nil, nil)(returning(nil)),
+		consumer.LinkTracing: middleware.Tracing(nil)(returning(nil)),
 	} {
 		if l, ok := h.(consumer.Linker); !ok || l.Link() != want {
 			t.Errorf("%T says it is not %v", h, want)

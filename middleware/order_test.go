@@ -3,9 +3,11 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/middleware"
@@ -142,6 +144,9 @@ func TestOneMiddlewareServesManyTopics(t *testing.T) {
 	for name, mw := range map[string]consumer.Middleware{
 		"Retry":   middleware.Retry(1, nil),
 		"Recover": middleware.Recover(),
+		"Timeout": middleware.Timeout(time.Minute),
+		"Logging": middleware.Logging(slog.New(slog.DiscardHandler), nil),
+		"Tracing": middleware.Tracing(nil),
 	} {
 		errOther := errors.New("other topic")
 		one, two := mw(returning(errBase)), mw(returning(errOther))

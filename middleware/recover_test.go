@@ -33,8 +33,7 @@ func TestRecover(t *testing.T) {
 func TestRecoverPanicNil(t *testing.T) {
 	t.Parallel()
 	err := middleware.Recover()(explode(nil)).Handle(t.Context(), message())
-	var p *runtime.PanicNilError
-	if !errors.As(err, &p) {
+	if _, ok := errors.AsType[*runtime.PanicNilError](err); !ok {
 		t.Errorf("got %v", err)
 	}
 }

@@ -65,12 +65,15 @@ type retry struct {
 func (r *retry) validate() error {
 	var errs []error
 	if r.attempts < 1 {
-		errs = append(errs, fmt.Errorf("middleware.Retry: attempts is %d: it counts the first attempt too, so make it at least 1", r.attempts))
+		errs = append(errs, fmt.Errorf("middleware.Retry: attempts is %d: "+
+			"it counts the first attempt too, so make it at least 1", r.attempts))
 	}
 	if r.cfg.Base < 0 || r.cfg.Max < 0 {
-		errs = append(errs, fmt.Errorf("middleware.Retry: RetryConfig.Base is %v, Max %v: use positive durations, or 0 for the default", r.cfg.Base, r.cfg.Max))
+		errs = append(errs, fmt.Errorf("middleware.Retry: RetryConfig.Base is %v, Max %v: "+
+			"use positive durations, or 0 for the default", r.cfg.Base, r.cfg.Max))
 	} else if r.cfg.Max != 0 && r.cfg.Max < r.cfg.Base {
-		errs = append(errs, fmt.Errorf("middleware.Retry: RetryConfig.Max is %v, less than Base, %v: make it at least as long", r.cfg.Max, r.cfg.Base))
+		errs = append(errs, fmt.Errorf("middleware.Retry: RetryConfig.Max is %v, less than Base, %v: "+
+			"make it at least as long", r.cfg.Max, r.cfg.Base))
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,9 +84,9 @@ func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
-			if missing := c.missing(h); missing != "" {
+			if why := c.declined(h); why != "" {
 				declined.add(c.name)
-				t.Skipf("declined: Harness.%s is nil", missing)
+				t.Skip("declined:", why)
 			}
 			c.run(newSuite(t, h, patience))
 		})
@@ -107,7 +109,8 @@ func (l *list) log(t testing.TB) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.names) > 0 {
-		t.Logf("this store declines %d of the suite's cases: %q", len(l.names), l.names)
+		slices.Sort(l.names)
+		t.Logf("this store declines %d cases: %s", len(l.names), strings.Join(l.names, "; "))
 	}
 }
 
@@ -117,46 +120,58 @@ const patience = 30 * time.Second
 // testCase is one case of the suite. The name begins with the number of the promise.
 type testCase[Tx any] struct {
 	name  string
-	needs string // the field of Harness without which the case cannot run
+	needs need
 	run   func(*suite[Tx])
 }
 
-func (c testCase[Tx]) missing(h Harness[Tx]) string {
-	has := map[string]bool{
-		"": true, "Other": h.Other != nil, "Spoil": h.Spoil != nil, "End": h.End != nil,
-		"Cut": h.Cut != nil, "Impatient": h.Impatient != nil,
-	}
-	if _, ok := h.Store.(dedupstore.Checker); ok {
-		has["Store.(dedupstore.Checker)"] = true
+// need is what a case cannot do without.
+type need string
+
+const (
+	nothing   need = ""
+	other     need = "Harness.Other is nil"
+	spoil     need = "Harness.Spoil is nil"
+	end       need = "Harness.End is nil"
+	cut       need = "Harness.Cut is nil"
+	impatient need = "Harness.Impatient is nil"
+	checker   need = "the store is no dedupstore.Checker"
+)
+
+// declined says what the case needs and h does not have, if there is something.
+func (c testCase[Tx]) declined(h Harness[Tx]) string {
+	_, checks := h.Store.(dedupstore.Checker)
+	has := map[need]bool{
+		nothing: true, other: h.Other != nil, spoil: h.Spoil != nil, end: h.End != nil,
+		cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks,
 	}
 	if has[c.needs] {
 		return ""
 	}
-	return c.needs
+	return string(c.needs)
 }
 
 func cases[Tx any]() []testCase[Tx] {
 	return []testCase[Tx]{
-		{"01 first delivery", "", (*suite[Tx]).firstDelivery},
-		{"02 duplicate", "", (*suite[Tx]).duplicate},
-		{"03 waits for a commit", "", (*suite[Tx]).waitsForCommit},
-		{"03 waits for another owner's commit", "Other", (*suite[Tx]).waitsForOtherCommit},
-		{"04 waits for a rollback", "", (*suite[Tx]).waitsForRollback},
-		{"04 waits for another owner's rollback", "Other", (*suite[Tx]).waitsForOtherRollback},
-		{"05 error", "", (*suite[Tx]).failure},
-		{"06 panic", "", (*suite[Tx]).panics},
-		{"06 goexit", "", (*suite[Tx]).goexit},
-		{"07 context done, nil returned", "", (*suite[Tx]).contextDone},
-		{"07 deadline passed, nil returned", "", (*suite[Tx]).deadlinePassed},
-		{"07 context done before", "", (*suite[Tx]).contextDoneBefore},
-		{"08 swallowed failure", "Spoil", (*suite[Tx]).swallowed},
-		{"09 function ends the transaction", "End", (*suite[Tx]).ended},
-		{"10 two consumers", "", (*suite[Tx]).twoConsumers},
-		{"11 odd keys", "", (*suite[Tx]).oddKeys},
-		{"12 invalid keys", "", (*suite[Tx]).invalidKeys},
-		{"13 outcome unknown", "Cut", (*suite[Tx]).outcomeUnknown},
-		{"14 frozen owner", "Impatient", (*suite[Tx]).frozenOwner},
-		{"15 many workers", "", (*suite[Tx]).workers},
-		{"17 check", "Store.(dedupstore.Checker)", (*suite[Tx]).check},
+		{"01 first delivery", nothing, (*suite[Tx]).firstDelivery},
+		{"02 duplicate", nothing, (*suite[Tx]).duplicate},
+		{"03 waits for a commit", nothing, (*suite[Tx]).waitsForCommit},
+		{"03 waits for another owner's commit", other, (*suite[Tx]).waitsForOtherCommit},
+		{"04 waits for a rollback", nothing, (*suite[Tx]).waitsForRollback},
+		{"04 waits for another owner's rollback", other, (*suite[Tx]).waitsForOtherRollback},
+		{"05 error", nothing, (*suite[Tx]).failure},
+		{"06 panic", nothing, (*suite[Tx]).panics},
+		{"06 goexit", nothing, (*suite[Tx]).goexit},
+		{"07 context done, nil returned", nothing, (*suite[Tx]).contextDone},
+		{"07 deadline passed, nil returned", nothing, (*suite[Tx]).deadlinePassed},
+		{"07 context done before", nothing, (*suite[Tx]).contextDoneBefore},
+		{"08 swallowed failure", spoil, (*suite[Tx]).swallowed},
+		{"09 function ends the transaction", end, (*suite[Tx]).ended},
+		{"10 two consumers", nothing, (*suite[Tx]).twoConsumers},
+		{"11 odd keys", nothing, (*suite[Tx]).oddKeys},
+		{"12 invalid keys", nothing, (*suite[Tx]).invalidKeys},
+		{"13 outcome unknown", cut, (*suite[Tx]).outcomeUnknown},
+		{"14 frozen owner", impatient, (*suite[Tx]).frozenOwner},
+		{"15 many workers", nothing, (*suite[Tx]).workers},
+		{"17 check", checker, (*suite[Tx]).check},
 	}
 }

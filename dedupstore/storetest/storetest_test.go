@@ -92,7 +92,7 @@ func TestDeclined(t *testing.T) {
 	h = Harness[*modelTx]{Store: h.Store, Write: h.Write, Effects: h.Effects}
 	var declined []string
 	for _, c := range cases[*modelTx]() {
-		if c.missing(h) != "" {
+		if c.declined(h) != "" {
 			declined = append(declined, c.name[:2])
 		}
 	}

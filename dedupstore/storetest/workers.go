@@ -77,14 +77,15 @@ func (w *worker[Tx]) settle(i int) (ran int64) {
 func (w *worker[Tx]) attempt(k dedupstore.Key, effect string) (ran bool, err error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	after := func() error { return nil }
+	var result error
+	after := func() {}
 	switch w.rnd.IntN(12) {
 	case 0:
-		after = func() error { return errOfFunction }
+		result = errOfFunction
 	case 1:
-		after = func() error { cancel(); return nil }
+		after = cancel
 	case 2:
-		after = func() error { panic(errOfFunction) }
+		after = func() { panic(errOfFunction) }
 	case 3:
 		var cancelSoon func()
 		ctx, cancelSoon = context.WithTimeout(ctx, time.Duration(w.rnd.IntN(3000))*time.Microsecond)
@@ -100,6 +101,7 @@ func (w *worker[Tx]) attempt(k dedupstore.Key, effect string) (ran bool, err err
 		if err := w.Write(ctx, tx, effect); err != nil {
 			return err
 		}
-		return after()
+		after()
+		return result
 	})
 }

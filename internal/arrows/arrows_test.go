@@ -32,6 +32,7 @@ var table = map[string]allowed{
 	"consumer":   {module: []string{"offsets"}, others: []string{sarama}},
 	"middleware": {module: []string{"consumer", "dedupstore"}, others: []string{otel}},
 
+	"consumer/consumertest":   {module: []string{"consumer"}},
 	"dedupstore/storetest":    {module: []string{"dedupstore"}},
 	"dedupstore/memstore":     {module: []string{"dedupstore"}},
 	"dedupstore/pgxstore":     {module: []string{"dedupstore", "schema"}, others: []string{pgx}},

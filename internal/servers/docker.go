@@ -206,9 +206,9 @@ func (c *container) close() error {
 }
 
 // serve runs the container on a free port and answers with it and the port once it is ready.
-func (e *engine) serve(ctx context.Context, make func(port string) (spec, func(context.Context) error)) (*container, error) {
-	return onFreePort(func(port string) (*container, error) {
-		s, ready := make(port)
+func (e *engine) serve(ctx context.Context, build func(port string) (spec, func(context.Context) error)) (*container, error) {
+	return onFreePort(ctx, func(port string) (*container, error) {
+		s, ready := build(port)
 		c, err := e.run(s, port)
 		if err != nil {
 			return nil, err

@@ -79,7 +79,7 @@ func fetchOnce(ctx context.Context, dir string) error {
 		return nil
 	}
 	fetched := make(chan error, 1)
-	go func() { fetched <- fetch(dir) }()
+	go func() { fetched <- fetch(ctx, dir) }()
 	select {
 	case err := <-fetched:
 		return err
@@ -105,13 +105,13 @@ func lockFile(name string) (unlock func(), err error) {
 // embedded-postgres offers these two steps within Start only. Start is kept from going on to initdb, which refuses to run as
 // root, by a data directory that cannot be one: its first act after unpacking is to remove that, which fails for a path
 // that ends with a dot.
-func fetch(dir string) error {
+func fetch(ctx context.Context, dir string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "fetch-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	port, err := freePort() // Start looks whether its port is free
+	port, err := freePort(ctx) // Start looks whether its port is free
 	if err != nil {
 		return err
 	}

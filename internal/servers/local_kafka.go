@@ -33,7 +33,7 @@ func localKafka(ctx context.Context) (*Kafka, error) {
 		return nil, err
 	}
 	n := &node{java: java, jars: jars, dir: dir}
-	k, err := onFreePort(func(port string) (*Kafka, error) { return n.listen(ctx, port) })
+	k, err := onFreePort(ctx, func(port string) (*Kafka, error) { return n.listen(ctx, port) })
 	if err != nil {
 		return nil, joinClose(err, n.remove)
 	}
@@ -48,7 +48,7 @@ func findJava() (string, error) {
 	}
 	path, err := exec.LookPath(java)
 	if err != nil {
-		return "", fmt.Errorf("Kafka needs a Java runtime, 17 or newer: %w", err) //nolint:staticcheck // Kafka is a name
+		return "", fmt.Errorf("Kafka needs a Java runtime, 17 or newer: %w", err)
 	}
 	return path, nil
 }
@@ -65,7 +65,7 @@ func (n *node) run(ctx context.Context, args ...string) *exec.Cmd {
 
 // listen formats the storage and starts the broker at the port.
 func (n *node) listen(ctx context.Context, port string) (*Kafka, error) {
-	conf, err := n.configure(port)
+	conf, err := n.configure(ctx, port)
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +93,8 @@ func (n *node) listen(ctx context.Context, port string) (*Kafka, error) {
 }
 
 // configure writes the properties of a node at the port.
-func (n *node) configure(port string) (file string, err error) {
-	controller, err := freePort()
+func (n *node) configure(ctx context.Context, port string) (file string, err error) {
+	controller, err := freePort(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -116,6 +116,7 @@ func (n *node) configure(port string) (file string, err error) {
 		"share.coordinator.state.topic.replication.factor=1",
 		"share.coordinator.state.topic.min.isr=1",
 		"group.initial.rebalance.delay.ms=0",
+		"group.min.session.timeout.ms=500",
 		"auto.create.topics.enable=false",
 		"",
 	}, "\n")

@@ -178,7 +178,7 @@ func (c *cluster) serve(ctx context.Context) (*Database, error) {
 	if err := c.initdb(ctx); err != nil {
 		return nil, err
 	}
-	return onFreePort(func(port string) (*Database, error) { return c.listen(ctx, port) })
+	return onFreePort(ctx, func(port string) (*Database, error) { return c.listen(ctx, port) })
 }
 
 // initdb asks for a password even on this machine: trust would let every local user run programs as the server's user.

@@ -56,7 +56,7 @@ func closed(t *testing.T, db *Database) {
 	}
 }
 
-func TestOrder(t *testing.T) { //nolint:tparallel // the cases set environment variables
+func TestOrder(t *testing.T) {
 	bin, err := postgresBin()
 	if err != nil {
 		t.Skip(err)

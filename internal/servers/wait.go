@@ -33,10 +33,11 @@ func until(ctx context.Context, gone <-chan struct{}, ended func() error, ready 
 
 // freePort finds a TCP port between 20000 and 32000 at which nobody listens: below the ranges from which kernels take
 // ports for outgoing connections and Docker takes random ones. Another process may still be faster: see onFreePort.
-func freePort() (string, error) {
+func freePort(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
 	for range 100 {
 		port := strconv.Itoa(20000 + rand.IntN(12000)) //nolint:gosec // a guess at a free port, not a secret
-		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:"+port)
 		if err == nil {
 			return port, l.Close()
 		}
@@ -45,10 +46,10 @@ func freePort() (string, error) {
 }
 
 // onFreePort runs start with a free port, and again with another one when somebody else took the port in between.
-func onFreePort[S any](start func(port string) (S, error)) (server S, err error) {
+func onFreePort[S any](ctx context.Context, start func(port string) (S, error)) (server S, err error) {
 	for range 5 {
 		var port string
-		if port, err = freePort(); err != nil {
+		if port, err = freePort(ctx); err != nil {
 			return server, err
 		}
 		if server, err = start(port); err == nil || !portTaken(err) {

@@ -75,14 +75,14 @@ func startAll(ctx context.Context, o options) (running, error) {
 	if o.postgres {
 		db, err := servers.DockerPostgres(ctx, o.lifetime)
 		if err != nil {
-			return r, fmt.Errorf("PostgreSQL: %w", err)
+			return r, fmt.Errorf("start PostgreSQL: %w", err)
 		}
 		r.add(db.Origin, servers.EnvDatabaseURL, db.URL, db.Close)
 	}
 	if o.kafka {
 		k, err := servers.DockerKafka(ctx, o.lifetime)
 		if err != nil {
-			return r, fmt.Errorf("Kafka: %w", err) //nolint:staticcheck // Kafka is a name
+			return r, fmt.Errorf("start Kafka: %w", err)
 		}
 		r.add(k.Origin, servers.EnvKafkaBrokers, strings.Join(k.Addrs, ","), k.Close)
 	}

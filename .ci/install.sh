@@ -1,0 +1,99 @@
+# Part of .ci/run: what the machine needs, the Docker daemon, the images.
+# shellcheck shell=bash disable=SC2012,SC2034,SC2154
+
+golangci_version=v2.15.0
+govulncheck_version=v1.9.0
+
+# install_packages: of Debian, only those that are missing; of Go's tools, those of the right version
+install_packages() {
+	local need=()
+	command -v docker >/dev/null && command -v dockerd >/dev/null || need+=(docker.io) # brings containerd, runc, iptables
+	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need+=(postgresql)
+	command -v java >/dev/null || need+=(openjdk-17-jre-headless)
+	command -v mvn >/dev/null || need+=(maven)
+	command -v gcc >/dev/null || need+=(gcc libc6-dev) # the race detector links with it
+	if [ ${#need[@]} -gt 0 ]; then
+		echo "apt-get install ${need[*]}"
+		apt-get update -qq
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >"$log/apt.log" 2>&1 || {
+			cat "$log/apt.log"
+			return 1
+		}
+	fi
+	[ -d "$work/kafka-libs" ] || kafka_jars
+}
+
+# kafka_jars: into a directory that is there only when it is complete
+kafka_jars() {
+	rm -rf "$work/kafka-libs.part"
+	mvn -q -B -Dstyle.color=never -f "$ci/images/kafka/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$work/kafka-libs.part"
+	mv "$work/kafka-libs.part" "$work/kafka-libs"
+}
+
+# go_tool NAME PACKAGE VERSION: the path of the tool in that version, installed if the user has none
+go_tool() {
+	local dir
+	for dir in "$work/bin" "$(go env GOBIN)" "$(go env GOPATH)/bin"; do
+		if [ -n "$dir" ] && go version -m "$dir/$1" 2>/dev/null | grep -qE "^[[:space:]]+mod[[:space:]].*[[:space:]]$3([[:space:]]|$)"; then
+			echo "$dir/$1"
+			return
+		fi
+	done
+	echo "go install $2@$3" >&2
+	GOBIN="$work/bin" go install "$2@$3" >&2
+	echo "$work/bin/$1"
+}
+
+dockerd=''
+
+# start_dockerd: one of our own if none answers
+start_dockerd() {
+	docker version >/dev/null 2>&1 && return
+	rm -f /var/run/docker.pid # a stale one stops dockerd
+	setsid dockerd >"$log/dockerd.log" 2>&1 </dev/null &
+	dockerd=$!
+	for _ in $(seq 300); do
+		docker version >/dev/null 2>&1 && return
+		kill -0 "$dockerd" 2>/dev/null || break
+		sleep 0.1
+	done
+	tail -20 "$log/dockerd.log"
+	failed='dockerd does not answer'
+	exit 1
+}
+
+stop_dockerd() {
+	[ -n "$dockerd" ] || return 0
+	kill "$dockerd" 2>/dev/null
+	wait "$dockerd" 2>/dev/null
+	dockerd=''
+}
+
+# build_images: from the machine's own files, so that no registry is needed; a caller can name others
+build_images() {
+	if [ -z "${EINMAL_POSTGRES_IMAGE-}" ]; then
+		"$ci/build-postgres.sh" "$(postgres_image)"
+	fi
+	if [ -z "${EINMAL_KAFKA_IMAGE-}" ]; then
+		"$ci/build-kafka.sh" "$(kafka_image)" "$work/kafka-libs"
+	fi
+	docker images
+}
+
+postgres_image() { echo "einmal-ci/postgres:$(ls /usr/lib/postgresql | sort -V | tail -1)"; }
+kafka_image() { echo "einmal-ci/kafka:$(sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' "$ci/images/kafka/pom.xml")"; }
+
+# name_images: the tests and the demo start these; with the variables set, nothing else will do
+name_images() {
+	export EINMAL_POSTGRES_IMAGE=${EINMAL_POSTGRES_IMAGE:-$(postgres_image)}
+	export EINMAL_KAFKA_IMAGE=${EINMAL_KAFKA_IMAGE:-$(kafka_image)}
+}
+
+# remove_containers: those whose process is gone; another run on this daemon keeps its own
+remove_containers() {
+	local id
+	docker version >/dev/null 2>&1 || return 0
+	for id in $(docker ps -aq --filter label=einmal.servers); do
+		kill -0 "$(docker inspect -f '{{index .Config.Labels "einmal.servers.pid"}}' "$id")" 2>/dev/null || docker rm -fv "$id" >/dev/null
+	done
+}

@@ -1,0 +1,147 @@
+# Part of .ci/run: its steps, in their order. Each ends with a status other than 0 if what it checks does not hold.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+# compile: what the steps need, in the background
+compile() {
+	go mod download
+	go build ./...
+	go build -o "$work/bin/servers" ./internal/servers/cmd/servers
+	go_tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$golangci_version"
+	go_tool govulncheck golang.org/x/vuln/cmd/govulncheck "$govulncheck_version"
+	go vet ./...
+	touch "$work/compiled"
+}
+
+# wait_for PID LOG: a job of the main shell, which a subshell cannot ask for its status
+wait_for() {
+	while kill -0 "$1" 2>/dev/null; do sleep 0.2; done
+	cat "$2"
+	[ -f "$work/compiled" ]
+}
+
+# readme_commands: those that README.md tells a newcomer to run, one a line
+readme_commands() {
+	sed -n '/<!-- commands -->/,/<!-- \/commands -->/p' README.md | grep -vE '^(<!--|```|[[:space:]]*(#|$))'
+}
+
+# as_written COMMAND: a command of README.md with the images named, so that Docker has to serve the database
+as_written() {
+	local servers
+	servers=$(new_servers_log)
+	EINMAL_SERVERS_LOG="$servers" EINMAL_KAFKA_JARS="$work/kafka-libs" timeout 900 bash -c "$1" 2>&1 | tee "$work/output"
+	case $1 in
+	*'go test'*)
+		summary "$servers" | tee "$work/served"
+		[ -z "$(grep database "$servers" | grep -v "by Docker, image $EINMAL_POSTGRES_IMAGE" | tee /dev/stderr)" ] || fail 'a database was not that of Docker'
+		;;
+	*)
+		sed -nE 's/^(broker|database) +/\1 /p' "$work/output" >"$work/served"
+		;;
+	esac
+	grep -q "^database.*by Docker, image $EINMAL_POSTGRES_IMAGE" "$work/served" || fail 'no database by Docker was used'
+}
+
+# new_servers_log: a new name each time, since the cache of test results knows the variable's value
+new_servers_log() { mktemp "$work/log/servers-XXXXXX"; }
+
+# summary FILE: role, origin and how many test binaries used it
+summary() { cut -f2,3 "$1" | sort | uniq -c | awk -F'\t' '{split($1, a, " "); print a[2] " " $2 " (" a[1] " test binaries)"}'; }
+
+fail() {
+	echo "FAIL: $1"
+	return 1
+}
+
+# as_nobody: the finders of servers where there is no Docker and the user is not root
+as_nobody() {
+	local dir
+	dir=$(mktemp -d)
+	chmod 755 "$dir"
+	go test -c -o "$dir/servers.test" ./internal/servers
+	mkdir -m 700 "$dir/home"
+	chown nobody: "$dir/home"
+	# the image variables would demand Docker
+	(cd "$dir/home" && env -u EINMAL_POSTGRES_IMAGE -u EINMAL_KAFKA_IMAGE HOME="$dir/home" TMPDIR=/tmp \
+		setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups "$dir/servers.test" -test.v -test.run 'Order|Die|Durable') |
+		tee "$work/output" | grep -E '^ *(---|PASS|FAIL|ok)|_test\.go'
+	rm -rf "$dir"
+	grep -q '^    --- PASS: TestOrder/local_programs_without_Docker' "$work/output" || fail 'local programs did not serve'
+	grep -q '^    --- PASS: TestOrder/fetched_binaries_last' "$work/output" || fail 'fetched binaries did not serve'
+}
+
+formatted() {
+	local files
+	files=$(gofmt -l .)
+	[ -z "$files" ] || fail "gofmt would change: $files"
+}
+
+modules() {
+	go mod tidy -diff
+	go mod verify
+}
+
+lint() { "$(go_tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$golangci_version")" run ./...; }
+
+# vulnerabilities: a network without the database of vulnerabilities is no fault of the code
+vulnerabilities() {
+	local tool rc=0
+	tool=$(go_tool govulncheck golang.org/x/vuln/cmd/govulncheck "$govulncheck_version")
+	"$tool" ./... >"$work/output" 2>&1 || rc=$?
+	cat "$work/output"
+	if [ "$rc" = 1 ] && grep -qE 'fetching vulnerabilities: Get "https://vuln.go.dev/.*(dial|lookup|timeout|deadline|refused|unreachable|EOF|TLS|proxyconnect)' "$work/output"; then
+		echo 'https://vuln.go.dev cannot be reached' >"$work/skipped"
+		echo 'NOT RUN: govulncheck needs the data at https://vuln.go.dev, which cannot be reached from here'
+		return 0
+	fi
+	return "$rc"
+}
+
+benchmarks() {
+	cd benchmarks || return
+	go build ./...
+	go vet ./...
+	go mod tidy -diff
+}
+
+servers=''
+
+# start_servers: PostgreSQL and Kafka through dockertest, until the end of the run
+start_servers() {
+	running='start PostgreSQL and Kafka'
+	rm -f "$work/servers.env"
+	"$work/bin/servers" -env "$work/servers.env" -lifetime 1h >"$log/servers.log" 2>&1 </dev/null &
+	servers=$!
+	while [ ! -f "$work/servers.env" ]; do
+		if ! kill -0 "$servers" 2>/dev/null; then
+			cat "$log/servers.log"
+			servers=''
+			failed='PostgreSQL and Kafka could not be started by Docker'
+			exit 1
+		fi
+		sleep 0.2
+	done
+}
+
+stop_servers() {
+	[ -n "$servers" ] || return 0
+	kill -TERM "$servers" 2>/dev/null
+	wait "$servers" 2>/dev/null
+	servers=''
+}
+
+# on_real_servers: one run for the race detector and for the suite on real Kafka
+on_real_servers() {
+	local used
+	# shellcheck source=/dev/null
+	. "$work/servers.env"
+	used=$(new_servers_log)
+	EINMAL_REQUIRE_KAFKA=1 EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on ./...
+	cat "$log/servers.log"
+	summary "$used" | tee "$work/served"
+	sed 's/^servers: /started /' "$log/servers.log" >>"$work/served"
+	grep -q "^started PostgreSQL .* by Docker, image $EINMAL_POSTGRES_IMAGE" "$work/served" || fail 'PostgreSQL is not by Docker'
+	grep -q "^started Apache Kafka by Docker, image $EINMAL_KAFKA_IMAGE" "$work/served" || fail 'Kafka is not by Docker'
+	[ -z "$(grep database "$used" | grep -v 'from EINMAL_DATABASE_URL' | tee /dev/stderr)" ] || fail 'a database was another one'
+	grep -q '^database PostgreSQL .* from EINMAL_DATABASE_URL' "$work/served" || fail 'no test used the database'
+	grep -q '^broker Apache Kafka from EINMAL_KAFKA_BROKERS' "$work/served" || fail 'no test used the real Kafka'
+}

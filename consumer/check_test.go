@@ -1,0 +1,164 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/middleware"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// checked is a link that can tell whether it will work.
+type checked struct {
+	consumer.Handler
+	check func(ctx context.Context) error
+}
+
+func (c *checked) Check(ctx context.Context) error { return c.check(ctx) }
+
+func checking(check func(ctx context.Context) error) consumer.Handler { return &checked{nop, check} }
+
+var errTable = errors.New("table processed_event is missing")
+
+// Missing topics and a link that would fail are one error.
+func TestAllThatIsWrongAtOnce(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	failing := checking(func(context.Context) error { return errTable })
+	errIsolation := errors.New("isolation is serializable")
+	cfg := config(b, serverstest.Group(t), topic, failing)
+	cfg.Middleware = []consumer.Middleware{func(next consumer.Handler) consumer.Handler {
+		return &checked{next, func(context.Context) error { return errIsolation }}
+	}}
+	cfg.Topics["missing-b"] = consumer.Topic{Handler: failing}
+	cfg.Topics["missing-a"] = consumer.Topic{Handler: nop}
+	err := startError(t, cfg, 5*time.Second)
+	says(t, err, `topics that do not exist: "missing-a", "missing-b"`, `topic "`+topic+`": `, `topic "missing-a": `, `topic "missing-b": `)
+	if !errors.Is(err, errTable) || !errors.Is(err, errIsolation) {
+		t.Errorf("the causes are lost: %v", err)
+	}
+	if n := strings.Count(err.Error(), errTable.Error()); n != 2 {
+		t.Errorf("the table is named %d times, want once for each topic: %v", n, err)
+	}
+}
+
+func TestCheckThatFailsIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	var asked atomic.Int32
+	err := startError(t, config(b, serverstest.Group(t), b.Topic(t, 1), checking(func(context.Context) error {
+		asked.Add(1)
+		return errTable
+	})), 0)
+	if !errors.Is(err, errTable) || asked.Load() != 1 {
+		t.Errorf("asked %d times: %v", asked.Load(), err)
+	}
+}
+
+// A database that starts beside the service: the check asks for a delay until it is there.
+func TestCheckIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	b.Produce(t, records(topic, 1, 1)...)
+	var s seen
+	var asked atomic.Int32
+	m := start(t, config(b, serverstest.Group(t), topic, &checked{&s, func(context.Context) error {
+		if asked.Add(1) <= 2 {
+			return consumer.RetryAfter(10*time.Millisecond, errors.New("the database system is starting up"))
+		}
+		return nil
+	}}))
+	eventually(t, "a message is handled", func() bool { return s.len() == 1 })
+	if n := asked.Load(); n != 3 {
+		t.Errorf("asked %d times, want 3", n)
+	}
+	if err := m.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What does not come up within StartTimeout is the error.
+func TestCheckThatNeverSucceeds(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	for name, delay := range map[string]time.Duration{"short": time.Millisecond, "longer than StartTimeout": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := b.Topic(t, 1)
+			errDown := errors.New("the database is down")
+			cfg := config(b, serverstest.Group(t), topic, checking(func(context.Context) error { return consumer.RetryAfter(delay, errDown) }))
+			cfg.StartTimeout = time.Second
+			err := startError(t, cfg, cfg.StartTimeout)
+			says(t, err, topic)
+			if !errors.Is(err, errDown) {
+				t.Errorf("the cause is lost: %v", err)
+			}
+		})
+	}
+}
+
+// Check has a context that ends with StartTimeout.
+func TestCheckThatHangs(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	cfg := config(b, serverstest.Group(t), b.Topic(t, 1), checking(func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}))
+	cfg.StartTimeout = time.Second
+	if err := startError(t, cfg, cfg.StartTimeout); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// The links of branches are asked too.
+func TestChecksOfBranches(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	cfg := config(b, serverstest.Group(t), b.Topic(t, 1), nop)
+	cfg.Middleware = []consumer.Middleware{branchesOf(nil, []consumer.Handler{nop, &branching{nop, [][]consumer.Handler{
+		{checking(func(context.Context) error { return errTable })},
+	}}})}
+	if err := startError(t, cfg, 0); !errors.Is(err, errTable) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// The check that matters most: the table of a real store. The error holds the SQL after which the next start succeeds.
+func TestMissingTable(t *testing.T) {
+	t.Parallel()
+	b, pool := serverstest.InProcess(t), serverstest.Pool(t)
+	topic := b.Topic(t, 1)
+	b.Produce(t, records(topic, 1, 2)...)
+	var s seen
+	charge := func(ctx context.Context, _ pgx.Tx, msg *consumer.Message) error { return s.Handle(ctx, msg) }
+	h := middleware.Dedup(pgxstore.New(pool, nil), charge, nil)
+	cfg := config(b, serverstest.Group(t), topic, h)
+	cfg.Middleware = []consumer.Middleware{middleware.Retry(3, nil), middleware.Recover()}
+	cfg.Topics["missing"] = consumer.Topic{Handler: h}
+
+	err := startError(t, cfg, 5*time.Second)
+	sql := schema.Postgres.SQL(nil)
+	says(t, err, `topics that do not exist: "missing"`, `topic "`+topic+`": `, `table "processed_event"`, "does not exist; run:\n"+sql)
+
+	if _, err := pool.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+	delete(cfg.Topics, "missing")
+	m := start(t, cfg)
+	eventually(t, "the messages are handled", func() bool { return s.len() == 2 })
+	if err := m.stop(); err != nil {
+		t.Error(err)
+	}
+}

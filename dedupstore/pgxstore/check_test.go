@@ -1,0 +1,250 @@
+package pgxstore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+)
+
+// Check and Once say what is missing, and after the SQL that they show, both pass.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		harm string
+		says string
+	}{
+		"table":             {"drop table processed_event", "does not exist"},
+		"column":            {"alter table processed_event drop duplicates", "column duplicates is missing"},
+		"primary key":       {"alter table processed_event drop constraint processed_event_pkey", "no unique index"},
+		"usable index":      {"alter table processed_event drop constraint processed_event_pkey, add unique (event_id, consumer_id) deferrable", "is deferrable"},
+		"index of all":      {"alter table processed_event drop constraint processed_event_pkey; create unique index on processed_event (event_id, consumer_id) where duplicates = 0", "no unique index"},
+		"index of the two":  {"alter table processed_event drop constraint processed_event_pkey; create unique index on processed_event (event_id, consumer_id, processed_at)", "no unique index"},
+		"deferrable beside": {"alter table processed_event add unique (event_id, consumer_id) deferrable", "is deferrable"},
+		"key of one":        {"alter table processed_event drop constraint processed_event_pkey; create unique index on processed_event (event_id)", "no unique index"},
+		"several":           {"alter table processed_event drop constraint processed_event_pkey, drop duplicates", "no unique index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			store := pgxstore.New(db.Pool, nil)
+			db.exec(c.harm)
+			_, onceErr := store.Once(t.Context(), key("secret"), writes("e"))
+			for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
+				if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
+					t.Fatalf("%s: %v, want an error that says %q", what, err, c.says)
+				}
+			}
+			db.exec(remedy(store.Check(t.Context())))
+			if err := store.Check(t.Context()); err != nil {
+				t.Errorf("after the remedy: Check: %v", err)
+			}
+			if ran, err := store.Once(t.Context(), key("secret"), writes("e")); !ran || err != nil {
+				t.Errorf("after the remedy: Once() = %v, %v", ran, err)
+			}
+		})
+	}
+}
+
+// remedy cuts the SQL out of an error.
+func remedy(err error) (sql string) {
+	for _, part := range strings.Split(err.Error(), "run:")[1:] {
+		end := strings.LastIndex(part, ";")
+		for _, next := range []string{"; it ", "; its "} { // the next problem
+			if i := strings.Index(part, ";"+next); i >= 0 {
+				end = i
+			}
+		}
+		sql += part[:end+1]
+	}
+	return sql
+}
+
+// Types and collations that take different ids for the same would lose events.
+func TestLossyColumns(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	store := pgxstore.New(db.Pool, nil)
+	schema := value[string](db, "select current_schema()")
+	db.exec("create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+	for typ, fine := range map[string]bool{
+		"text": true, "varchar(100)": true, `text collate "en-x-icu"`: true, "uuid": true,
+		"char(100)": false, "name": false, "text collate " + schema + ".folding": false,
+	} {
+		db.exec("truncate processed_event")
+		db.exec("alter table processed_event alter event_id type " + typ + " using null::" + typ)
+		err := store.Check(t.Context())
+		if (err == nil) != fine {
+			t.Errorf("event_id %s: Check: %v, want fine %v", typ, err, fine)
+		}
+		if err != nil {
+			db.exec(remedy(err))
+			if err := store.Check(t.Context()); err != nil {
+				t.Errorf("event_id %s: after the remedy: Check: %v", typ, err)
+			}
+		}
+	}
+}
+
+func TestNotAPlainTable(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ create, says string }{
+		{`create table processed_event (event_id text, consumer_id text, processed_at timestamptz default now(), duplicates int default 0,
+			primary key (event_id, consumer_id)) partition by hash (event_id);
+			create table part partition of processed_event for values with (modulus 1, remainder 0)`, "it is partitioned"},
+		{"create view processed_event as select", "it is a view"},
+		{"create materialized view processed_event as select", "it is a view"},
+	} {
+		db := openEmpty(t)
+		db.exec(c.create)
+		store := pgxstore.New(db.Pool, nil)
+		_, onceErr := store.Once(t.Context(), key("e"), writes("e"))
+		for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "create table") {
+				t.Errorf("%s: %v, want an error that says %q", what, err, c.says)
+			}
+		}
+	}
+}
+
+func TestMissingSchema(t *testing.T) {
+	t.Parallel()
+	db := openEmpty(t)
+	name := "missing " + rand.Text()
+	store := pgxstore.New(db.Pool, &pgxstore.Config{Schema: name})
+	err := store.Check(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `create schema "`+name+`"`) {
+		t.Fatalf("Check: %v", err)
+	}
+	t.Cleanup(func() {
+		_, _ = db.Exec(context.Background(), "drop schema if exists "+pgx.Identifier{name}.Sanitize()+" cascade")
+	})
+	db.exec(remedy(err))
+	if err := store.Check(t.Context()); err != nil {
+		t.Errorf("after the remedy: Check: %v", err)
+	}
+}
+
+func TestMissingPrivileges(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	role := pgx.Identifier{"einmal " + rand.Text()}.Sanitize()
+	db.exec("create role " + role)
+	t.Cleanup(func() {
+		if _, err := db.Exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	pool := db.pool(func(cfg *pgxpool.Config) {
+		cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "set role "+role)
+			return err
+		}
+	})
+	store := pgxstore.New(pool, nil)
+	for _, c := range []struct{ grant, says string }{
+		{"select 1", "does not exist"}, // what may not be seen is not found by the search_path
+		{"grant usage on schema " + value[string](db, "select current_schema()") + " to " + role, "select or insert or update"},
+		{"grant select, insert on processed_event to " + role, "may not update"},
+		{"revoke all on processed_event from " + role + "; grant insert (event_id), update (duplicates), select on processed_event to " + role, "permission denied"},
+		{"grant select, insert, update on processed_event to " + role, ""},
+		{"revoke all on processed_event from " + role + "; grant insert (event_id, consumer_id), update (duplicates), select on processed_event to " + role, ""},
+	} {
+		db.exec(c.grant)
+		err := store.Check(t.Context())
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("after %s: Check: %v, want %q", c.grant, err, c.says)
+		}
+		_, err = store.Once(t.Context(), key(c.grant), func(context.Context, pgx.Tx) error { return nil })
+		if (err == nil) != (c.says == "") {
+			t.Errorf("after %s: Once: %v", c.grant, err)
+		}
+	}
+}
+
+// A session on a server that has become a replica is given up, so that the pool finds the primary.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	pool := db.pool(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	store := pgxstore.New(pool, nil)
+	if _, err := pool.Exec(t.Context(), "set default_transaction_read_only = on"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("Check: %v", err)
+	}
+	if _, err := store.Once(t.Context(), key("e"), writes("e")); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("Once: %v", err)
+	}
+	if ran, err := store.Once(t.Context(), key("e"), writes("e")); !ran || err != nil {
+		t.Errorf("the next call has another session: Once() = %v, %v", ran, err)
+	}
+}
+
+func TestCheckCannotConnect(t *testing.T) {
+	t.Parallel()
+	db := openEmpty(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*pgxpool.Config)
+		says   string
+	}{
+		"nobody listens": {func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.Host, cfg.ConnConfig.Port = "127.0.0.1", uint16(closed.Addr().(*net.TCPAddr).Port)
+		}, "check the host and the port"},
+		"no such user":     {func(cfg *pgxpool.Config) { cfg.ConnConfig.User = "nobody " + rand.Text() }, "check the user and the password"},
+		"no such database": {func(cfg *pgxpool.Config) { cfg.ConnConfig.Database = "none " + rand.Text() }, "check the name of the database"},
+	} {
+		store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.Password = "topsecret"
+			c.change(cfg)
+			cfg.ConnConfig.Fallbacks = nil
+		}), nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := store.Check(ctx)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%s: Check: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+func TestInvalidConfig(t *testing.T) {
+	t.Parallel()
+	pool := openEmpty(t).Pool
+	for says, store := range map[string]*pgxstore.Store{
+		"the pool is nil":          pgxstore.New(nil, nil),
+		"Config.LockTimeout: -1s":  pgxstore.New(pool, &pgxstore.Config{LockTimeout: -time.Second}),
+		"Config.LockTimeout: 1µs":  pgxstore.New(pool, &pgxstore.Config{LockTimeout: time.Microsecond}),
+		"Config.IdleTimeout: 999h": pgxstore.New(pool, &pgxstore.Config{IdleTimeout: 999 * time.Hour}),
+		"Config.CommitTimeout: -1": pgxstore.New(pool, &pgxstore.Config{CommitTimeout: -1}),
+		"Config.Schema: 64 bytes":  pgxstore.New(pool, &pgxstore.Config{Schema: strings.Repeat("x", 64)}),
+		"Config.Schema: 1 bytes":   pgxstore.New(pool, &pgxstore.Config{Schema: "\x00"}),
+	} {
+		_, onceErr := store.Once(t.Context(), key("e"), writes("e"))
+		for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v, want %q", what, err, says)
+			}
+		}
+	}
+	both := pgxstore.New(nil, &pgxstore.Config{IdleTimeout: -1}).Check(t.Context())
+	if s := fmt.Sprint(both); !strings.Contains(s, "the pool is nil") || !strings.Contains(s, "IdleTimeout") {
+		t.Errorf("Check does not name all that is wrong: %v", both)
+	}
+}

@@ -1,0 +1,204 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+)
+
+// LoggingConfig is what can be chosen about Logging. Nil means all defaults.
+type LoggingConfig struct {
+	// PerSecond is how many lines of one kind a topic may write in a second of this process; the next line of the kind says
+	// in einmal.suppressed how many were left out. Defaults to 10: a storm of failures stays readable and costs next to
+	// nothing. Negative means no limit.
+	PerSecond int
+
+	// EventID adds the event's id to each line, as messaging.message.id, cut to 128 bytes. Off by default: an id may have
+	// been taken from a record's key or its value, and those do not belong in a log. Topic, partition and offset, which are
+	// always there, name the message as well.
+	EventID bool
+
+	// ErrorText makes the text of an error for the line. Defaults to err.Error(). Errors of einmal never contain a part of a
+	// message; those of handlers and drivers may (PostgreSQL's "invalid input syntax for type integer" shows the value).
+	// Where that must not be, return less: the line has error.type, too. The text is cut to 1,024 bytes.
+	ErrorText func(error) string
+}
+
+const (
+	defaultPerSecond = 10
+	maxErrorText     = 1024
+	maxEventID       = 128
+	maxStack         = 16 << 10
+)
+
+// Logging returns a middleware that writes one line for each attempt that is worth one. Nil for logger means slog.Default().
+//
+//	what became of the attempt              level
+//	success, duplicate                      Debug
+//	interrupted by a drain                  Info   the message comes again
+//	retry: another attempt follows          Warn
+//	dead letter                             Warn   written, and done with
+//	gave up, permanent, failed otherwise    Error  OnFailure applies
+//	a panic, whatever follows on it         Error  with the stack: it is a defect
+//
+// The attributes have the names of OpenTelemetry's conventions for messaging. Keys, values and headers are never in a line.
+// Lines are written with the attempt's context, so that a slog.Handler that looks for a span there finds that of Tracing,
+// which stands outside.
+func Logging(logger *slog.Logger, cfg *LoggingConfig) consumer.Middleware {
+	if logger == nil {
+		logger = slog.Default()
+	}
+	l := logging{log: logger}
+	if cfg != nil {
+		l.cfg = *cfg
+	}
+	if l.cfg.PerSecond == 0 {
+		l.cfg.PerSecond = defaultPerSecond
+	}
+	if l.cfg.ErrorText == nil {
+		l.cfg.ErrorText = error.Error
+	}
+	return func(next consumer.Handler) consumer.Handler {
+		return &logging{next: next, log: l.log, cfg: l.cfg, limit: limiter{perSecond: l.cfg.PerSecond}}
+	}
+}
+
+type logging struct {
+	next  consumer.Handler
+	log   *slog.Logger
+	cfg   LoggingConfig
+	limit limiter
+}
+
+// Link implements consumer.Linker.
+func (l *logging) Link() consumer.Link { return consumer.LinkLogging }
+
+// Handle implements consumer.Handler.
+func (l *logging) Handle(ctx context.Context, msg *consumer.Message) (err error) {
+	start, returned := time.Now(), false
+	defer func() {
+		if !returned { // a panic or runtime.Goexit goes through
+			l.write(ctx, msg, start, outcomePanic, nil, debug.Stack())
+		}
+	}()
+	err = l.next.Handle(ctx, msg)
+	returned = true
+	l.write(ctx, msg, start, outcomeOf(ctx, msg, err), err, stack(err))
+	return err
+}
+
+// stack returns the stack of a panic that Recover has made an error of.
+func stack(err error) []byte {
+	if p, ok := errors.AsType[*consumer.Panic](err); ok {
+		return p.Stack
+	}
+	return nil
+}
+
+// line is the rule for a kind of event.
+type line struct {
+	level slog.Level
+	text  string
+}
+
+var lines = map[outcome]line{
+	outcomeSuccess:     {slog.LevelDebug, "einmal: handled a message"},
+	outcomeDuplicate:   {slog.LevelDebug, "einmal: skipped a duplicate"},
+	outcomeInterrupted: {slog.LevelInfo, "einmal: an attempt was interrupted, the message comes again"},
+	outcomeRetry:       {slog.LevelWarn, "einmal: an attempt has failed, another one follows"},
+	outcomeDeadLetter:  {slog.LevelWarn, "einmal: wrote a dead letter"},
+	outcomeGaveUp:      {slog.LevelError, "einmal: gave a message up"},
+	outcomePermanent:   {slog.LevelError, "einmal: no attempt can handle a message"},
+	outcomeFailed:      {slog.LevelError, "einmal: could not handle a message"},
+	outcomePanic:       {slog.LevelError, "einmal: a handler panicked or ended its goroutine"},
+}
+
+func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.Time, what outcome, err error, stack []byte) {
+	kind := what
+	if stack != nil {
+		kind = outcomePanic
+	}
+	rule := lines[kind]
+	if !l.log.Enabled(ctx, rule.level) {
+		return
+	}
+	now := time.Now()
+	suppressed, ok := l.limit.allow(kind, now)
+	if !ok {
+		return
+	}
+	attrs := append(make([]slog.Attr, 0, 16),
+		slog.String(string(keyTopic), msg.Topic),
+		slog.String(string(keyPartition), strconv.Itoa(int(msg.Partition))),
+		slog.Int64(string(keyOffset), msg.Offset),
+		slog.String(string(keyGroup), msg.Group),
+		slog.String(string(keyConsumer), msg.Consumer),
+		slog.String(string(keyOutcome), string(what)),
+		slog.Int(string(keyAttempt), msg.Attempt),
+		slog.Float64(string(keyDuration), now.Sub(start).Seconds()),
+	)
+	if l.cfg.EventID && msg.EventID != "" {
+		attrs = append(attrs, slog.String(string(keyMessageID), cut(msg.EventID, maxEventID)))
+	}
+	if delay, ok := consumer.Delay(err); ok {
+		attrs = append(attrs, slog.Float64(string(keyDelay), delay.Seconds()))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String(string(keyErrorType), errorType(err)), slog.String("error", cut(l.cfg.ErrorText(err), maxErrorText)))
+	}
+	if stack != nil {
+		attrs = append(attrs, slog.String(string(keyStack), cut(string(stack), maxStack)))
+	}
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Int(string(keySuppressed), suppressed))
+	}
+	l.log.LogAttrs(ctx, rule.level, rule.text, attrs...)
+}
+
+// limiter allows so many lines of each kind in each second.
+type limiter struct {
+	perSecond int // negative for no limit
+
+	mu    sync.Mutex
+	kinds map[outcome]*tally
+}
+
+// tally counts the lines of one kind.
+type tally struct {
+	since      time.Time // start of the second
+	allowed    int       // in it
+	suppressed int       // since the last line that was allowed
+}
+
+// allow reports whether a line of that kind may be written now, and how many before it were not.
+func (l *limiter) allow(kind outcome, now time.Time) (suppressed int, ok bool) {
+	if l.perSecond < 0 {
+		return 0, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.kinds[kind]
+	if t == nil {
+		if l.kinds == nil {
+			l.kinds = map[outcome]*tally{}
+		}
+		t = &tally{since: now}
+		l.kinds[kind] = t
+	}
+	if now.Sub(t.since) >= time.Second {
+		t.since, t.allowed = now, 0
+	}
+	if t.allowed >= l.perSecond {
+		t.suppressed++
+		return 0, false
+	}
+	t.allowed++
+	suppressed, t.suppressed = t.suppressed, 0
+	return suppressed, true
+}

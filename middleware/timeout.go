@@ -1,0 +1,88 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+)
+
+// ErrTimeout is wrapped by the error of an attempt that Timeout ended. errors.Is finds context.DeadlineExceeded in it, too.
+var ErrTimeout = errors.New("the attempt took too long")
+
+// Timeout returns a middleware that gives each attempt d, counted from where it stands in the chain: its context is done
+// then, and with it the statements that wait in the database. Dedup rolls back an attempt whose time is over, whatever the
+// handler returns; Retry makes another one.
+//
+// Timeout cannot end a handler that does not look at its context: it waits for it, as everybody else must. What such a
+// handler returns after its time is an error that wraps ErrTimeout even if it is nil, so that the message stays open and
+// comes again. Only where Dedup stands inside, its nil counts: the transaction is committed then, although its COMMIT may
+// have ended after the deadline.
+//
+// d should be well below the time that a rebalance grants to a handler (Config.DrainTimeout), and above
+// what the slowest healthy attempt takes. d must be positive; Check, which Run calls at its start, says so if it is not.
+func Timeout(d time.Duration) consumer.Middleware {
+	return func(next consumer.Handler) consumer.Handler {
+		return &timeout{next: next, d: d, cause: &timeoutError{d: d}}
+	}
+}
+
+type timeout struct {
+	next  consumer.Handler
+	d     time.Duration
+	cause *timeoutError // of the end of this link's contexts; tells its deadline from others
+}
+
+// Link implements consumer.Linker.
+func (t *timeout) Link() consumer.Link { return consumer.LinkTimeout }
+
+// Check implements consumer.Checker.
+func (t *timeout) Check(context.Context) error {
+	if t.d <= 0 {
+		return fmt.Errorf("middleware.Timeout: the time is %v: make it positive, or remove Timeout", t.d)
+	}
+	return nil
+}
+
+// Handle implements consumer.Handler.
+func (t *timeout) Handle(ctx context.Context, msg *consumer.Message) error {
+	if err := t.Check(ctx); err != nil {
+		return err // not permanent: nothing is wrong with the message
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.d, t.cause)
+	defer cancel()
+	err := t.next.Handle(ctx, msg)
+	over := context.Cause(ctx) == error(t.cause) //nolint:errorlint // this very cause, not one that wraps it
+	switch {
+	case !over, err == nil && committed(msg), errors.Is(err, t.cause): // stores wrap the cause
+		return err
+	default:
+		return &timeoutError{t.d, err}
+	}
+}
+
+// committed reports whether Dedup stands inside: its nil means that the transaction is committed.
+func committed(msg *consumer.Message) bool { return !msg.Result.End.IsZero() }
+
+// timeoutError is the error of an attempt whose time was over.
+type timeoutError struct {
+	d   time.Duration
+	err error // of the handler; nil if it returned none
+}
+
+func (e *timeoutError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("%v: more than %v", ErrTimeout, e.d)
+	}
+	return fmt.Sprintf("%v: more than %v: %v", ErrTimeout, e.d, e.err)
+}
+
+// Unwrap keeps what the handler's error asks for: a permanent error stays one.
+func (e *timeoutError) Unwrap() []error {
+	if e.err == nil {
+		return []error{ErrTimeout, context.DeadlineExceeded}
+	}
+	return []error{ErrTimeout, context.DeadlineExceeded, e.err}
+}
