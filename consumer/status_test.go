@@ -158,8 +158,11 @@ func TestStatusIsSorted(t *testing.T) {
 		if p.Assigned.Before(before) || p.Assigned.After(time.Now()) {
 			t.Errorf("%s[%d] was assigned at %v", p.Topic, p.Partition, p.Assigned)
 		}
-		p.Topic, p.Partition, p.Assigned = "", 0, time.Time{}
-		if p != (consumer.PartitionStatus{Oldest: -1, Next: -1}) {
+		if !p.Progress.Equal(p.Assigned) {
+			t.Errorf("progress at %v, assigned at %v", p.Progress, p.Assigned)
+		}
+		p.Topic, p.Partition, p.Assigned, p.Progress = "", 0, time.Time{}, time.Time{}
+		if p != (consumer.PartitionStatus{Lag: -1, Oldest: -1, Next: -1}) {
 			t.Errorf("an idle partition: %+v", p)
 		}
 	}
@@ -187,7 +190,10 @@ func TestPartitionStatus(t *testing.T) {
 		eventually(t, step, func() bool {
 			got = partition(t, m, topic, 0)
 			f := got.Failing
-			got.Topic, got.Assigned, got.Failing = "", time.Time{}, nil
+			if got.Held > 0 && (got.Bytes < 100*got.Held || got.OldestSince.Before(got.Assigned)) || got.Progress.Before(got.Assigned) {
+				t.Fatalf("%+v", got)
+			}
+			got.Topic, got.Assigned, got.Progress, got.OldestSince, got.Bytes, got.Failing = "", time.Time{}, time.Time{}, time.Time{}, 0, nil
 			if got == want {
 				got.Failing = f
 				return true
@@ -198,18 +204,19 @@ func TestPartitionStatus(t *testing.T) {
 	}
 
 	receive(t, started)
-	if f := expect("0 runs", consumer.PartitionStatus{Held: 5, Running: 1, Oldest: 0, Next: -1}); f != nil {
+	if f := expect("0 runs", consumer.PartitionStatus{Lag: 5, Held: 5, Running: 1, Ahead: 5, Oldest: 0, Next: -1}); f != nil {
 		t.Errorf("failing: %+v", f)
 	}
 	answers <- nil
 	receive(t, started)
-	if f := expect("1 runs", consumer.PartitionStatus{Held: 4, Running: 1, Oldest: 1, Next: 1}); f != nil {
+	if f := expect("1 runs", consumer.PartitionStatus{Lag: 4, Held: 4, Running: 1, Ahead: 4, Oldest: 1, Next: 1}); f != nil {
 		t.Errorf("failing: %+v", f)
 	}
 
 	began := time.Now()
-	answers <- consumer.RetryAfter(time.Hour, errHandler)
-	f := expect("1 is parked", consumer.PartitionStatus{Held: 4, Oldest: 1, Next: 1})
+	failure := consumer.RetryAfter(time.Hour, errHandler)
+	answers <- failure
+	f := expect("1 is parked", consumer.PartitionStatus{Lag: 4, Held: 4, Parked: 1, Ahead: 4, Oldest: 1, OldestAttempts: 1, Next: 1, LastError: failure})
 	if f == nil || f.Offset != 1 || f.Attempts != 1 || !errors.Is(f.Err, errHandler) {
 		t.Fatalf("failing: %+v", f)
 	}
