@@ -82,11 +82,19 @@ func (d *dedup[Tx]) Check(ctx context.Context) error {
 	if d.invalid != nil {
 		return d.invalid
 	}
-	if c, ok := d.store.(dedupstore.Checker); ok {
-		return c.Check(ctx)
+	c, ok := d.store.(dedupstore.Checker)
+	if !ok {
+		return nil
 	}
-	return nil
+	err := c.Check(ctx)
+	if errors.Is(err, dedupstore.ErrUnavailable) {
+		return consumer.RetryAfter(checkAgain, err) // the runner asks again until StartTimeout
+	}
+	return err
 }
+
+// checkAgain is the pause between two checks of a database that does not answer.
+const checkAgain = 500 * time.Millisecond
 
 // Handle implements consumer.Handler.
 func (d *dedup[Tx]) Handle(ctx context.Context, msg *consumer.Message) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -21,7 +22,7 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("pgxstore: cannot connect to the database: %s: %w", connectRemedy(err), err)
+		return connectError(err)
 	}
 	defer conn.Release()
 	if err := s.examine(ctx, conn.Conn()); err != nil {
@@ -32,6 +33,14 @@ func (s *Store) Check(ctx context.Context) error {
 		return fmt.Errorf("pgxstore: the record cannot be written: %w", err)
 	}
 	return nil
+}
+
+// connectError says whether asking again may help: a server that does not answer, or that starts, may do so later.
+func connectError(err error) error {
+	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code != "57P03" && pgErr.Code != "53300" {
+		return fmt.Errorf("pgxstore: cannot connect to the database: %s: %w", connectRemedy(err), err)
+	}
+	return fmt.Errorf("pgxstore: %w: %s: %w", dedupstore.ErrUnavailable, connectRemedy(err), err)
 }
 
 // connectRemedy says what to look at.
