@@ -28,7 +28,13 @@ readme_commands() {
 as_written() {
 	local servers
 	servers=$(new_servers_log)
-	EINMAL_SERVERS_LOG="$servers" EINMAL_KAFKA_JARS="$work/kafka-libs" timeout 900 bash -c "$1" 2>&1 | tee "$work/output"
+	export EINMAL_SERVERS_LOG="$servers" EINMAL_KAFKA_JARS="$work/kafka-libs"
+	{
+		timeout 900 bash -c "$1" & # a process group of its own, which finish ends
+		echo $! >"$work/group"
+		wait $!
+	} 2>&1 | tee "$work/output"
+	rm -f "$work/group"
 	case $1 in
 	*'go test'*)
 		summary "$servers" | tee "$work/served"
