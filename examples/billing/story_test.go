@@ -106,18 +106,18 @@ func TestBothStoriesSideBySide(t *testing.T) {
 }
 
 // exist reports whether one of the schemas is there.
-func exist(t *testing.T, url string, schemas []string) (any bool) {
+func exist(t *testing.T, url string, schemas []string) (found bool) {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	err = pool.QueryRow(context.Background(), `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = ANY ($1))`, schemas).Scan(&any)
+	err = pool.QueryRow(context.Background(), `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = ANY ($1))`, schemas).Scan(&found)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return any
+	return found
 }
 
 // trigger calls f once, when a text is written to it.
