@@ -32,6 +32,8 @@ func TestManyHeaders(t *testing.T) {
 				headers[i] = sarama.RecordHeader{Key: noKey, Value: []byte("no key")}
 			case 2:
 				headers[i] = sarama.RecordHeader{Key: []byte("no value")}
+			default:
+				headers[i] = sarama.RecordHeader{Key: noKey}
 			}
 		}
 		b.Produce(t, &sarama.ProducerMessage{Topic: topic, Headers: headers}, &sarama.ProducerMessage{Topic: topic})
