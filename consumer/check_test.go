@@ -3,12 +3,15 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
@@ -158,6 +161,48 @@ func TestMissingTable(t *testing.T) {
 	delete(cfg.Topics, "missing")
 	m := start(t, cfg)
 	eventually(t, "the messages are handled", func() bool { return s.len() == 2 })
+	if err := m.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A database that does not answer yet is waited for.
+func TestDatabaseThatStartsLater(t *testing.T) {
+	t.Parallel()
+	conf, err := pgxpool.ParseConfig(serverstest.DatabaseURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var up atomic.Bool
+	var refused atomic.Int32
+	dial := conf.ConnConfig.DialFunc
+	conf.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if !up.Load() {
+			refused.Add(1)
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return dial(ctx, network, addr)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	b.Produce(t, records(topic, 1, 1)...)
+	var s seen
+	charge := func(ctx context.Context, _ pgx.Tx, msg *consumer.Message) error { return s.Handle(ctx, msg) }
+	m := start(t, config(b, serverstest.Group(t), topic, middleware.Dedup(pgxstore.New(pool, nil), charge, nil)))
+	eventually(t, "the check is repeated", func() bool { return refused.Load() > 1 })
+	if p := m.Status().Phase; p != consumer.Starting {
+		t.Errorf("phase %s, want starting", p)
+	}
+	up.Store(true)
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the message is handled", func() bool { return s.len() == 1 })
 	if err := m.stop(); err != nil {
 		t.Error(err)
 	}
