@@ -26,7 +26,11 @@ install_packages() {
 # kafka_jars: into a directory that is there only when it is complete
 kafka_jars() {
 	rm -rf "$work/kafka-libs.part"
-	mvn -q -B -Dstyle.color=never -f "$ci/images/kafka/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$work/kafka-libs.part"
+	mvn -q -B -f "$ci/images/kafka/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory="$work/kafka-libs.part" >"$log/maven.log" 2>&1 || {
+		cat "$log/maven.log"
+		return 1
+	}
 	mv "$work/kafka-libs.part" "$work/kafka-libs"
 }
 
@@ -72,9 +76,11 @@ stop_dockerd() {
 # build_images: from the machine's own files, so that no registry is needed; a caller can name others
 build_images() {
 	if [ -z "${EINMAL_POSTGRES_IMAGE-}" ]; then
+		docker image rm "$(postgres_image)" >/dev/null 2>&1 || true # else the old one stays without a name
 		"$ci/build-postgres.sh" "$(postgres_image)"
 	fi
 	if [ -z "${EINMAL_KAFKA_IMAGE-}" ]; then
+		docker image rm "$(kafka_image)" >/dev/null 2>&1 || true
 		"$ci/build-kafka.sh" "$(kafka_image)" "$work/kafka-libs"
 	fi
 	docker images

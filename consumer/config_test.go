@@ -16,9 +16,13 @@ func TestZeroFieldsAreTheDocumentedDefaults(t *testing.T) {
 	if cfg.DrainTimeout != 8*time.Second || cfg.StartTimeout != 30*time.Second || cfg.Logger != slog.Default() {
 		t.Errorf("defaults: DrainTimeout %v, StartTimeout %v, Logger %v", cfg.DrainTimeout, cfg.StartTimeout, cfg.Logger)
 	}
+	if want := (Limits{PartitionBytes: 16 << 20, Messages: 100_000, Bytes: 256 << 20, Ahead: 10_000}); cfg.Limits != want { // PartitionMessages is the topic's
+		t.Errorf("default limits: %+v, want %+v", cfg.Limits, want)
+	}
 	log := slog.New(slog.DiscardHandler)
-	set := Config{DrainTimeout: time.Minute, StartTimeout: time.Second, Logger: log}.withDefaults()
-	if set.DrainTimeout != time.Minute || set.StartTimeout != time.Second || set.Logger != log {
+	limits := Limits{PartitionMessages: 1, PartitionBytes: 2, Messages: 3, Bytes: 4, Ahead: 5}
+	set := Config{DrainTimeout: time.Minute, StartTimeout: time.Second, StallTimeout: time.Hour, Limits: limits, Logger: log}.withDefaults()
+	if set.DrainTimeout != time.Minute || set.StartTimeout != time.Second || set.StallTimeout != time.Hour || set.Limits != limits || set.Logger != log {
 		t.Errorf("fields that are set were changed: %+v", set)
 	}
 }
@@ -46,6 +50,24 @@ func TestTopicDefaults(t *testing.T) {
 	}
 	if id, _ := tp.eventID(&Message{}); id != "e2" || tp.consumer != "charges" || tp.onFailure != Stop {
 		t.Errorf("fields that are set were changed: %+v", tp)
+	}
+}
+
+// What is fetched ahead suffices for the workers.
+func TestPartitionMessagesFollowsWorkers(t *testing.T) {
+	t.Parallel()
+	h := HandlerFunc(func(context.Context, *Message) error { return nil })
+	for _, test := range []struct{ limit, workers, want int }{
+		{0, 0, 1000}, {0, 250, 1000}, {0, 251, 1004}, {0, 10_000, 40_000}, {7, 0, 7}, {7, 10_000, 7},
+	} {
+		cfg := Config{Group: "g", Limits: Limits{PartitionMessages: test.limit}, Topics: map[string]Topic{"orders": {Handler: h, Workers: test.workers}}}
+		tp, err := newTopic(cfg.withDefaults(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tp.partitionMessages != test.want {
+			t.Errorf("PartitionMessages %d, Workers %d: %d, want %d", test.limit, test.workers, tp.partitionMessages, test.want)
+		}
 	}
 }
 

@@ -91,6 +91,13 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 		{"drain", func(c *consumer.Config) { c.DrainTimeout = -time.Second }, "Config.DrainTimeout", []string{"-1s", "positive", "0 for the default"}},
 		{"start", func(c *consumer.Config) { c.StartTimeout = -1 }, "Config.StartTimeout", []string{"-1ns", "positive", "0 for the default"}},
 
+		{"stall", func(c *consumer.Config) { c.StallTimeout = -time.Minute }, "Config.StallTimeout", []string{"-1m0s", "positive", "0 for the default"}},
+		{"messages per partition", func(c *consumer.Config) { c.Limits.PartitionMessages = -1 }, "Config.Limits.PartitionMessages", []string{"-1", "positive", "0 for the default"}},
+		{"bytes per partition", func(c *consumer.Config) { c.Limits.PartitionBytes = -2 }, "Config.Limits.PartitionBytes", []string{"-2", "positive"}},
+		{"messages", func(c *consumer.Config) { c.Limits.Messages = -3 }, "Config.Limits.Messages", []string{"-3", "positive"}},
+		{"bytes", func(c *consumer.Config) { c.Limits.Bytes = -4 }, "Config.Limits.Bytes", []string{"-4", "positive"}},
+		{"ahead", func(c *consumer.Config) { c.Limits.Ahead = -5 }, "Config.Limits.Ahead", []string{"-5", "positive"}},
+
 		{"no topics", func(c *consumer.Config) { c.Topics = nil }, "Config.Topics", []string{"is empty", "at least one topic"}},
 		{"empty topics", func(c *consumer.Config) { c.Topics = map[string]consumer.Topic{} }, "Config.Topics", []string{"is empty"}},
 		{"topic without name", func(c *consumer.Config) { c.Topics = map[string]consumer.Topic{"": {Handler: nop}} }, `Config.Topics[""]`, []string{"name is empty", "give the topic's name"}},
@@ -99,6 +106,11 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 		{"JSON(nil)", withTopic(consumer.Topic{Handler: consumer.JSON[int](nil)}), orders, []string{"Handler is missing", "set Topic.Handler"}},
 		{"OnFailure above", withTopic(consumer.Topic{Handler: nop, OnFailure: 2}), orders, []string{"OnFailure is 2", "KeepTrying or Stop"}},
 		{"OnFailure below", withTopic(consumer.Topic{Handler: nop, OnFailure: -1}), orders, []string{"OnFailure is -1", "KeepTrying or Stop"}},
+		{"Order above", withTopic(consumer.Topic{Handler: nop, Order: 3}), orders, []string{"Order is 3", "PartitionOrder, KeyOrder or Unordered"}},
+		{"Order below", withTopic(consumer.Topic{Handler: nop, Order: -1}), orders, []string{"Order is -1", "PartitionOrder, KeyOrder or Unordered"}},
+		{"workers", withTopic(consumer.Topic{Handler: nop, Workers: -1}), orders, []string{"Workers is -1", "positive", "0 for the default"}},
+		{"OnStuck above", withTopic(consumer.Topic{Handler: nop, OnStuck: 2}), orders, []string{"OnStuck is 2", "StopConsumer or LeaveGroup"}},
+		{"OnStuck below", withTopic(consumer.Topic{Handler: nop, OnStuck: -1}), orders, []string{"OnStuck is -1", "StopConsumer or LeaveGroup"}},
 		{"nil middleware", withTopic(consumer.Topic{Handler: nop, Middleware: []consumer.Middleware{through, nil}}), orders, []string{"middleware 1", "is nil", "remove it"}},
 		{"middleware returns nil", withTopic(consumer.Topic{Handler: nop, Middleware: []consumer.Middleware{returnsNil, through}}), orders, []string{"middleware 0", "returned a nil Handler", "must return a handler"}},
 		{"nil in Config.Middleware", func(c *consumer.Config) { c.Middleware = []consumer.Middleware{nil} }, orders, []string{"middleware 0", "Config.Middleware comes first"}},
@@ -131,9 +143,13 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 func TestNewAcceptsWhatIsRight(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*consumer.Config){
-		"least":       func(*consumer.Config) {},
-		"IPv6":        withBrokers("[::1]:9092", "kafka-1.example.com:65535", "127.0.0.1:1"),
-		"time-outs":   func(c *consumer.Config) { c.DrainTimeout, c.StartTimeout = time.Hour, 1 },
+		"least":     func(*consumer.Config) {},
+		"IPv6":      withBrokers("[::1]:9092", "kafka-1.example.com:65535", "127.0.0.1:1"),
+		"time-outs": func(c *consumer.Config) { c.DrainTimeout, c.StartTimeout = time.Hour, 1 },
+		"no limit":  withTopic(consumer.Topic{Handler: nop, ProcessingLimit: -1, Workers: 1000, Order: consumer.Unordered, OnStuck: consumer.LeaveGroup}),
+		"limits": func(c *consumer.Config) {
+			c.Limits = consumer.Limits{PartitionMessages: 1, PartitionBytes: 1, Messages: 1, Bytes: 1, Ahead: 1}
+		},
 		"empty lists": func(c *consumer.Config) { c.Middleware = []consumer.Middleware{} },
 		"client":      withClient(func(c *sarama.Config) { c.Net.SASL.Enable, c.Net.SASL.User, c.Net.SASL.Password = true, "u", "p" }),
 		"many topics": func(c *consumer.Config) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"time"
@@ -28,10 +29,13 @@ type Config struct {
 	// calls.
 	IdleTimeout time.Duration
 
-	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and, on top of LockTimeout, the record. It does not depend on the context of Once, which may well end then: a
-	// COMMIT that is cut short has an unknown outcome. Defaults to 5 s: a disk or a synchronous replica that takes longer
-	// needs attention.
+	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and, on top of LockTimeout, the record. It does not depend on
+	// the context of Once, which may well end then: a COMMIT that is cut short has an unknown outcome. Defaults to 5 s: a disk
+	// or a synchronous replica that takes longer needs attention.
 	CommitTimeout time.Duration
+
+	// Logger is told once when calls of Once wait for each other because the pool is small. Defaults to slog.Default().
+	Logger *slog.Logger
 }
 
 const (
@@ -51,6 +55,7 @@ func (c *Config) withDefaults() Config {
 	full.LockTimeout = cmp.Or(full.LockTimeout, defaultLockTimeout)
 	full.IdleTimeout = cmp.Or(full.IdleTimeout, defaultIdleTimeout)
 	full.CommitTimeout = cmp.Or(full.CommitTimeout, defaultCommitTimeout)
+	full.Logger = cmp.Or(full.Logger, slog.Default())
 	return full
 }
 

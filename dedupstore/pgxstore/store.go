@@ -16,6 +16,7 @@ type Store struct {
 	pool    *pgxpool.Pool
 	cfg     Config
 	sql     statements
+	places  *places
 	invalid error // what is wrong with pool and cfg
 }
 
@@ -29,6 +30,7 @@ var (
 func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	s := &Store{pool: pool, cfg: cfg.withDefaults()}
 	s.sql = newStatements(&s.cfg)
+	s.places = newPlaces(pool, s.cfg.Logger)
 	s.invalid = s.cfg.validate()
 	if pool == nil {
 		s.invalid = errors.Join(errors.New("the pool is nil: make one with pgxpool.New"), s.invalid)
@@ -36,11 +38,16 @@ func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	return s
 }
 
-// Once implements dedupstore.Store.
+// Once implements dedupstore.Store. At most one less than the pool's MaxConns run at once, so that the rest of the service finds
+// a connection; the others wait.
 func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool, err error) {
 	if err := errors.Join(s.invalid, key.Validate()); err != nil {
 		return false, fmt.Errorf("pgxstore: %w", err)
 	}
+	if err := s.places.enter(ctx); err != nil {
+		return false, err
+	}
+	defer s.places.leave()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return false, fmt.Errorf("pgxstore: get a connection: %w", err)

@@ -72,18 +72,23 @@ func TestDockerServes(t *testing.T) {
 func TestDockerEndsAContainerAfterItsLifetime(t *testing.T) {
 	t.Parallel()
 	e := needPostgresImage(t)
-	db, err := e.postgres(context.Background(), postgresImage(), 3*time.Second)
+	c, err := onFreePort(context.Background(), func(port string) (*container, error) {
+		return e.run(spec{
+			name: "einmal-brief", image: postgresImage(), port: "5432", lifetime: 2 * time.Second,
+			env: []string{"POSTGRES_PASSWORD=x"}, cmd: []string{"postgres"},
+		}, port)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		if db.ping(context.Background()) == nil {
-			return errors.New("the server lives on")
+		if _, err := e.pool.Client.InspectContainer(c.id); err == nil {
+			return errors.New("the container lives on")
 		}
 		return nil
 	})
-	if err := db.Close(); err != nil {
-		t.Errorf("Close of what has ended: %v", err)
+	if err := c.close(); err != nil {
+		t.Errorf("close of what has ended: %v", err)
 	}
 }
 

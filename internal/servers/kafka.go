@@ -84,7 +84,7 @@ func (k *Kafka) ping(context.Context) error {
 	cfg.ClientID = "einmal-servers"
 	cfg.Version = sarama.V3_6_0_0
 	cfg.Metadata.Retry.Max = 0
-	cfg.Net.DialTimeout, cfg.Net.ReadTimeout, cfg.Net.WriteTimeout = time.Second, time.Second, time.Second
+	cfg.Net.DialTimeout, cfg.Net.ReadTimeout, cfg.Net.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
 	client, err := sarama.NewClient(k.Addrs, cfg)
 	if err != nil {
 		return err
