@@ -56,6 +56,12 @@ type coordinator struct {
 	dialer *dialer // of this connection alone
 }
 
+// end closes the connection. It first cuts it, so that a request that is under way does not keep it from closing.
+func (c *coordinator) end() {
+	c.dialer.end()
+	go func() { _ = c.Close() }() // waits for that request to fail; it may be closed already
+}
+
 // alive reports whether the connection is open, without waiting for the request that may be under way on it.
 func (c *coordinator) alive() bool { return c != nil && c.dialer.open() }
 
@@ -141,7 +147,7 @@ func (g *groupClient) seek(deadline time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed && own != nil {
-		own.dialer.end()
+		own.end()
 	} else {
 		g.own = own
 	}
@@ -171,7 +177,7 @@ func (g *groupClient) connect(addr string, timeout time.Duration) *coordinator {
 		_, _ = c.Connected() // waits until it is open, or has failed
 	}()
 	if !waitFor(opened, timeout) || !c.alive() {
-		c.dialer.end()
+		c.end()
 		return nil
 	}
 	return c
@@ -255,7 +261,7 @@ func (g *groupClient) RefreshCoordinator(string) error {
 		g.own = nil
 	}
 	g.mu.Unlock()
-	own.dialer.end()
+	own.end()
 	return nil
 }
 
@@ -270,7 +276,7 @@ func (g *groupClient) Close() error {
 	g.mu.Lock()
 	g.closed = true
 	if g.own != nil {
-		g.own.dialer.end()
+		g.own.end()
 		g.own = nil
 	}
 	g.mu.Unlock()
