@@ -29,7 +29,7 @@ func BenchmarkOnce(b *testing.B) {
 // once calls Once for as many events as the benchmark wants, among so many workers.
 func once(b *testing.B, workers int, event func(i int64) string) {
 	db := open(b)
-	store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) { cfg.MaxConns = int32(workers) }), nil)
+	store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) { cfg.MaxConns = int32(workers) + 1 }), nil)
 	insert := func(ctx context.Context, tx pgx.Tx) error { return write(ctx, tx, "effect") }
 	for i := range int64(1000) { // the duplicates' first deliveries, and warm connections
 		if _, err := store.Once(b.Context(), key(event(-i)), insert); err != nil {

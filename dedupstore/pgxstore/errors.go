@@ -37,7 +37,7 @@ var misconfigured = map[string]bool{
 // recordError explains why the first round trip failed. The transaction has been rolled back.
 func (s *Store) recordError(ctx context.Context, conn *pgx.Conn, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w (%w)", contextDone(ctx), err)
+		return fmt.Errorf("pgxstore: rolled back: %w (%w)", cause(ctx), err)
 	}
 	var pgErr *pgconn.PgError
 	switch {
@@ -91,13 +91,13 @@ func severity(err *pgconn.PgError) string {
 	return err.Severity
 }
 
-// contextDone is the error of a call whose context is done: it wraps the context's error and its cause.
-func contextDone(ctx context.Context) error {
+// cause returns why ctx is done: the context's error, and its cause where that is another one.
+func cause(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
-		return fmt.Errorf("pgxstore: rolled back: %w", cause)
+		return cause
 	}
-	return fmt.Errorf("pgxstore: rolled back: %w: %w", err, cause)
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // txEnded adds to the function's error, if it has one that does not say so, that it ended the transaction.

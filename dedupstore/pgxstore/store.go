@@ -49,7 +49,10 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	}
 	defer s.places.leave()
 	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, fmt.Errorf("pgxstore: get a connection: %w", cause(ctx))
+	case err != nil:
 		return false, fmt.Errorf("pgxstore: get a connection: %w", err)
 	}
 	defer conn.Release() // closes it unless it is idle and outside a transaction
@@ -104,7 +107,7 @@ func run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context, tx pgx.Tx)
 	case err != nil:
 		return err
 	case ctx.Err() != nil:
-		return contextDone(ctx)
+		return fmt.Errorf("pgxstore: rolled back: %w", cause(ctx))
 	case conn.IsClosed():
 		return errors.New("pgxstore: rolled back: the connection was lost while the function ran, and the function returned nil: return the errors of all statements")
 	case conn.PgConn().IsBusy():

@@ -60,7 +60,7 @@ func harness(db *database, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 				storetest.AfterCommit:  faultconn.AfterCommit,
 				storetest.CommitHangs:  faultconn.CommitHangs,
 			}[at])
-			return pgxstore.New(pool, &pgxstore.Config{CommitTimeout: 300 * time.Millisecond})
+			return pgxstore.New(pool, &pgxstore.Config{CommitTimeout: time.Second})
 		},
 		Impatient: store(&pgxstore.Config{IdleTimeout: 300 * time.Millisecond}),
 		Hasty:     store(&pgxstore.Config{CommitTimeout: time.Millisecond}),

@@ -25,7 +25,7 @@
 //  5. An error of the function rolls back and is returned as it is or wrapped. A later call runs.
 //  6. A panic of the function rolls back and goes on, and so does runtime.Goexit. A later call runs.
 //  7. If the context is done when the function returns, even if it returned nil, the call rolls back, and its error wraps
-//     the context's cause. If it is done before, the function's effect is not committed either.
+//     the context's cause. If the context is done before, the same holds, whether or not the function runs.
 //  8. If a statement failed or the connection was lost in the function, and it returned nil nevertheless, nothing is
 //     committed, and the call returns an error.
 //  9. If the function ended the transaction, the error wraps dedupstore.ErrTxEnded, and the store records nothing itself.

@@ -16,7 +16,8 @@ import (
 // The others are capabilities: a field that is nil declines the promises that cannot be tested without it, and Run says
 // which.
 type Harness[Tx any] struct {
-	// Store is the store under test, on a database with no record and no effect in it.
+	// Store is the store under test, on a database with no record and no effect in it. It must allow four calls at once;
+	// of more, some may queue.
 	Store dedupstore.Store[Tx]
 
 	// Write writes one row with the name effect through tx. The table must accept a name twice: that is what the suite

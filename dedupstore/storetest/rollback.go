@@ -99,9 +99,12 @@ func (s *suite[Tx]) deadlinePassed() {
 
 func (s *suite[Tx]) contextDoneBefore() {
 	k := key("done before")
-	ctx, cancel := context.WithCancel(s.ctx)
-	cancel()
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	cancel(errOfFunction)
 	ran, err := s.onceWith(ctx, s.Store, k, s.writes("done before"))
+	if !errors.Is(err, errOfFunction) {
+		s.t.Errorf("the error does not wrap the context's cause: %v", err)
+	}
 	s.wantRolledBack(ran, err, k, "done before")
 }
 

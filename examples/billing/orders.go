@@ -45,6 +45,9 @@ func makeEvents(n int, seed uint64) []event {
 	return events
 }
 
+// randomSeed is printed, so that what it led to can be repeated.
+func randomSeed() uint64 { return rand.Uint64() } //nolint:gosec // not a secret
+
 // priceList maps the events' orders to what each costs, in cents.
 func priceList(events []event) map[string]int64 {
 	prices := map[string]int64{}

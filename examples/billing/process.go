@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,7 @@ func start(name string, args, env []string, log io.Writer) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{name: name, cmd: exec.Command(self, args...), done: make(chan struct{})}
+	p := &process{name: name, cmd: exec.CommandContext(context.Background(), self, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.words, io.MultiWriter(&p.log, log)
 	// Ctrl-C goes to a whole process group. The story alone gets it, and ends its workers in order.

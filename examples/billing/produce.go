@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/IBM/sarama"
@@ -32,12 +32,10 @@ func produceCommand(ctx context.Context, args []string, stdout, _ io.Writer) err
 	if err := errors.Join(t.complete(fs), inRange(fs, "n", *n, 1, maxOrders), inRange(fs, "partitions", *partitions, 1, 1000)); err != nil {
 		return err
 	}
-	if err := createTopic(ctx, t, int32(*partitions)); err != nil {
+	if err := createTopic(ctx, t, int32(*partitions)); err != nil { //nolint:gosec // it is in range
 		return err
 	}
-	if *seed == 0 {
-		*seed = rand.Uint64()
-	}
+	*seed = cmp.Or(*seed, randomSeed())
 	events := makeEvents(*n, *seed)
 	if err := produce(ctx, t, events); err != nil {
 		return err

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
 	"os"
 	"strings"
 	"time"
@@ -46,9 +46,7 @@ func storyCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err := errors.Join(inRange(fs, "n", s.orders, 1, 100_000), inRange(fs, "kills", s.kills, 0, 1000)); err != nil {
 		return err
 	}
-	if s.seed == 0 {
-		s.seed = mathrand.Uint64()
-	}
+	s.seed = cmp.Or(s.seed, randomSeed())
 	if s.verbose {
 		s.log = stderr
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -51,8 +52,7 @@ type story struct {
 	plan    []step
 	pool    *pgxpool.Pool
 	workers []*process // nil where none has been started
-	started int        // workers in all
-	dead    int        // of them, by SIGKILL
+	dead    int        // workers ended by SIGKILL
 	began   time.Time
 }
 
@@ -135,11 +135,11 @@ func (s *story) run(ctx context.Context) error {
 
 // start starts the worker of that index.
 func (s *story) start(i int) error {
-	s.started++
-	args := []string{"worker", "-name", fmt.Sprintf("worker %d (%d)", i+1, s.started), "-topic", s.topic, "-group", s.group,
+	name := fmt.Sprintf("worker %d", i+1)
+	args := []string{"worker", "-name", name, "-topic", s.topic, "-group", s.group,
 		"-work", s.work.String(), fmt.Sprintf("-naive=%t", s.naive)}
 	env := []string{servers.EnvKafkaBrokers + "=" + s.brokers, servers.EnvDatabaseURL + "=" + s.database}
-	p, err := start(fmt.Sprintf("worker %d", i+1), args, env, s.log)
+	p, err := start(name, args, env, s.log)
 	if err != nil {
 		return err
 	}
@@ -186,26 +186,38 @@ func (s *story) surprise() error {
 }
 
 // do does what the step says, and puts a new worker in the place of the old one.
-func (s *story) do(ctx context.Context, step step) error {
-	p := s.workers[step.worker]
+func (s *story) do(ctx context.Context, step step) (err error) {
+	i := step.worker
 	switch step.deed {
 	case kill:
-		p.kill()
+		s.workers[i].kill()
+		err = s.killed(ctx, s.workers[i])
 	case killAfterCommit:
-		p.tell(dieAfterCommit)
-		if !p.endsWithin(armedTimeout) {
-			p.kill() // its partitions have nothing more to commit
-		}
-	case terminate:
-		if err := s.drain(ctx, step.worker); err != nil {
+		if i, err = s.busy(ctx, i); err != nil {
 			return err
 		}
-		return s.start(step.worker)
+		s.workers[i].tell(dieAfterCommit)
+		if !s.workers[i].endsWithin(armedTimeout) {
+			s.workers[i].kill() // its partitions have nothing more to commit
+		}
+		err = s.killed(ctx, s.workers[i])
+	case terminate:
+		err = s.drain(ctx, i)
 	}
-	if err := s.killed(ctx, p); err != nil {
+	if err != nil {
 		return err
 	}
-	return s.start(step.worker)
+	return s.start(i)
+}
+
+// busy returns the worker with the latest delivery, or else i: one without work would wait long for a COMMIT to die after.
+func (s *story) busy(ctx context.Context, i int) (int, error) {
+	var latest string
+	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT worker FROM delivery ORDER BY id DESC LIMIT 1), '')`).Scan(&latest)
+	if at := slices.IndexFunc(s.workers, func(p *process) bool { return p.name == latest }); at >= 0 {
+		i = at
+	}
+	return i, err
 }
 
 // killed counts the end of a worker by SIGKILL, and says where it was.

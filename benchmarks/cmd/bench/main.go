@@ -1,0 +1,45 @@
+// Command bench measures einmal beside the plain way, on the same servers and in the same run. See the README of this module.
+//
+//	go run ./cmd/bench dedup     # the full chain: one transaction per message
+//	go run ./cmd/bench consume   # no database: what the runner itself costs
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const usage = `usage: bench dedup [flags]     the full chain with a database, beside a plain loop
+       bench consume [flags]   an empty handler without a database, beside a bare consumer group
+`
+
+var benchmarks = map[string]func(ctx context.Context, args []string) error{
+	"dedup":   dedup,
+	"consume": consume,
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends it at once
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, args []string) int {
+	if len(args) == 0 || benchmarks[args[0]] == nil {
+		fmt.Fprint(os.Stderr, usage)
+		return 2
+	}
+	err := benchmarks[args[0]](ctx, args[1:])
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+}

@@ -1,0 +1,222 @@
+package crashtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+	"github.com/einmal-go/einmal/middleware"
+)
+
+// envOrders holds what a child is told, as JSON. Its presence makes a process a child.
+const envOrders = "EINMAL_CRASH_ORDERS"
+
+// orders are what a member of the group is told.
+type orders struct {
+	Name      string // in the tables, and the application_name of its sessions
+	Database  string
+	Brokers   []string
+	Group     string
+	Topic     string
+	Step      step   // at which it is struck
+	Event     string // the event which is at the step then
+	Offset    int64  // of the event
+	Gate      bool   // the handler of Event waits until it is told to go
+	Rebalance time.Duration
+	Idle      time.Duration // pgxstore.Config.IdleTimeout
+	Work      time.Duration // of the handler
+}
+
+// What a child says on standard output, and hears on standard input.
+const (
+	sayUp      = "up"
+	sayGate    = "at the gate"
+	sayEnding  = "ending" // SIGTERM has come
+	sayAt      = "at: "   // and the step
+	hearGo     = "go"
+	hearDie    = "die"
+	hearFreeze = "freeze" // the connections to Kafka
+	hearHeal   = "heal"
+)
+
+// child is a process that consumes.
+type child struct {
+	orders
+	striker
+	database *network
+	kafka    *network
+	log      io.Writer
+	gate     chan struct{}
+	die      chan struct{}
+}
+
+func newChild(o orders, log io.Writer) *child {
+	c := &child{orders: o, log: log, gate: make(chan struct{}), die: make(chan struct{})}
+	c.striker.step, c.striker.event, c.striker.offset = o.Step, o.Event, o.Offset
+	c.database, c.kafka = newNetwork(c.databaseConn), newNetwork(c.kafkaConn)
+	return c
+}
+
+// childMain runs until SIGTERM, until it is struck, or until its standard input ends: it does not outlive its parent.
+func childMain(text string) (status int) {
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	c := newChild(o, os.Stderr)
+	c.blow = c.kill
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { say(sayEnding) })
+	go c.listen()
+	say(sayUp)
+	if err := c.consume(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func say(line string) { fmt.Fprintln(os.Stdout, line) }
+
+// listen does what the parent says.
+func (c *child) listen() {
+	openGate := sync.OnceFunc(func() { close(c.gate) })
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		switch lines.Text() {
+		case hearGo:
+			openGate()
+		case hearDie:
+			close(c.die)
+		case hearFreeze:
+			c.kafka.frozen.Store(true)
+		case hearHeal:
+			c.kafka.heal()
+		}
+	}
+	os.Exit(1)
+}
+
+// kill is the blow. Where it can wait, the parent looks around first.
+func (c *child) kill(at step) {
+	say(sayAt + string(at))
+	switch at {
+	case commitSent, commitAnswered, offsetCommitSent:
+	case exiting:
+		os.Exit(exitStatus)
+	default:
+		<-c.die
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+const exitStatus = 3
+
+func (c *child) consume(ctx context.Context) error {
+	pool, err := c.openPool(ctx)
+	if err != nil {
+		return err
+	}
+	err = consumer.Run(ctx, c.config(pool))
+	if !errors.Is(err, consumer.ErrHandlersStuck) {
+		pool.Close()
+	}
+	return err
+}
+
+func (c *child) openPool(ctx context.Context) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(c.Database)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ConnConfig.RuntimeParams["application_name"] = c.Name
+	cfg.ConnConfig.DialFunc = c.database.DialContext
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+func (c *child) config(pool *pgxpool.Pool) consumer.Config {
+	s := store{pgxstore.New(pool, &pgxstore.Config{IdleTimeout: c.Idle}), &c.striker}
+	return consumer.Config{
+		Brokers:    c.Brokers,
+		Group:      c.Group,
+		Middleware: []consumer.Middleware{c.outermost},
+		Topics: map[string]consumer.Topic{
+			c.Topic: {
+				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
+				Handler:    middleware.Dedup(s, c.handle, nil),
+			},
+		},
+		Logger: slog.New(slog.NewTextHandler(c.log, nil)),
+		Sarama: func(cfg *sarama.Config) {
+			hurry(cfg, c.Rebalance)
+			cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, c.kafka
+		},
+	}
+}
+
+// handle is the user's function.
+func (c *child) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
+	struck := msg.EventID == c.Event
+	if struck && c.Gate {
+		say(sayGate)
+		select {
+		case <-c.gate:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if c.Work > 0 {
+		if _, err := tx.Exec(ctx, "select pg_sleep($1)", c.Work.Seconds()); err != nil {
+			return err
+		}
+	}
+	if err := takeEffect(ctx, tx, msg, c.Name); err != nil {
+		return err
+	}
+	if struck {
+		c.at(inHandler)
+		c.at(exiting)
+	}
+	return nil
+}
+
+// takeEffect writes a row. Nothing but einmal keeps it from being written twice.
+func takeEffect(ctx context.Context, tx pgx.Tx, msg *consumer.Message, name string) error {
+	_, err := tx.Exec(ctx, `insert into effect (event, partition, "offset", by) values ($1, $2, $3, $4)`,
+		msg.EventID, msg.Partition, msg.Offset, name)
+	return err
+}
+
+const usualRebalance = 500 * time.Millisecond
+
+// hurry shortens the time-outs, in the order in which they must stand, so that what a member held that was killed comes back
+// soon; and the commits, so that a mark which is made too early is soon seen from outside.
+func hurry(c *sarama.Config, rebalance time.Duration) {
+	if rebalance == 0 {
+		rebalance = usualRebalance
+	}
+	c.Consumer.Group.Heartbeat.Interval = 50 * time.Millisecond
+	c.Consumer.Group.Rebalance.Timeout = rebalance
+	c.Net.ReadTimeout = rebalance + 500*time.Millisecond
+	c.Consumer.Group.Session.Timeout = rebalance + time.Second
+	c.Consumer.Group.Rebalance.Retry.Backoff = 50 * time.Millisecond
+	c.Consumer.Offsets.AutoCommit.Interval = 10 * time.Millisecond
+	c.Consumer.MaxWaitTime = 50 * time.Millisecond
+}

@@ -1,0 +1,294 @@
+package crashtest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// world is a topic, a group and a database, and all that a test knows of them.
+type world struct {
+	t          testing.TB
+	b          *serverstest.Broker
+	id         string
+	topic      string
+	group      string
+	partitions int32
+	database   string
+	pool       *pgxpool.Pool
+	admin      sarama.ClusterAdmin
+
+	mu       sync.Mutex
+	events   [][]string      // ids, by partition and offset
+	ids      map[string]bool // all of them
+	verified []int           // of each partition, so many events have been seen to have taken effect
+	reported bool
+}
+
+// effectTable would take an effect twice: nothing in it is unique.
+const effectTable = `
+create table effect (event text not null, partition int not null, "offset" bigint not null, by text not null);
+create index on effect (event)`
+
+// newWorld makes the tables and the topic, and watches until the test ends.
+func newWorld(t testing.TB, b *serverstest.Broker, partitions int32) *world {
+	t.Helper()
+	w := &world{
+		t: t, b: b, id: strings.ToLower(rand.Text()[:8]), topic: b.Topic(t, partitions), group: serverstest.Group(t), partitions: partitions,
+		database: serverstest.DatabaseURL(t), events: make([][]string, partitions), ids: map[string]bool{}, verified: make([]int, partitions),
+	}
+	cfg, err := pgxpool.ParseConfig(w.database)
+	must(t, err)
+	cfg.MaxConns = 2
+	w.pool, err = pgxpool.NewWithConfig(t.Context(), cfg)
+	must(t, err)
+	t.Cleanup(w.pool.Close)
+	must(t, schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
+		_, err := w.pool.Exec(ctx, sql)
+		return err
+	}, nil))
+	w.exec(effectTable)
+	w.admin, err = sarama.NewClusterAdmin(b.Addrs, clientConfig())
+	must(t, err)
+	t.Cleanup(func() { _ = w.admin.Close() })
+	w.watch()
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	_, err := w.pool.Exec(w.t.Context(), sql, args...)
+	must(w.t, err)
+}
+
+// query returns the one value that sql selects.
+func query[T any](w *world, sql string, args ...any) T {
+	w.t.Helper()
+	rows, err := w.pool.Query(w.t.Context(), sql, args...)
+	must(w.t, err)
+	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	must(w.t, err)
+	return value
+}
+
+// produce appends events to a partition, one message for each id.
+func (w *world) produce(partition int32, ids ...string) {
+	w.t.Helper()
+	var msgs []*sarama.ProducerMessage
+	for _, id := range ids {
+		msgs = append(msgs, &sarama.ProducerMessage{
+			Topic: w.topic, Partition: partition, Value: sarama.StringEncoder("{}"),
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}},
+		})
+	}
+	w.mu.Lock() // before they can be seen, so that a watcher that sees their offsets knows them
+	w.events[partition] = append(w.events[partition], ids...)
+	for _, id := range ids {
+		w.ids[id] = true
+	}
+	w.mu.Unlock()
+	w.b.Produce(w.t, msgs...)
+}
+
+// produceMany appends n events, id "0", "1" and so on, to partition 0.
+func (w *world) produceMany(n int) {
+	w.t.Helper()
+	var ids []string
+	for i := range n {
+		ids = append(ids, fmt.Sprint("event-", i))
+	}
+	w.produce(0, ids...)
+}
+
+// member returns what every member of the group is told.
+func (w *world) member(name string) orders {
+	return orders{Name: name + "-" + w.id, Database: w.database, Brokers: w.b.Addrs, Group: w.group, Topic: w.topic}
+}
+
+// watch looks from outside until the test ends: is a committed offset ahead of the effects?
+func (w *world) watch() {
+	done := make(chan struct{})
+	var watchers sync.WaitGroup
+	watchers.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(15 * time.Millisecond):
+				w.check()
+			}
+		}
+	})
+	if w.b.Fake != nil {
+		watchers.Go(func() { w.expireGhosts(w.t, done) })
+	}
+	w.t.Cleanup(func() {
+		close(done)
+		watchers.Wait()
+	})
+}
+
+// check looks once, and reports at most once. It returns the committed offsets, -1 for none.
+func (w *world) check() []int64 {
+	w.t.Helper()
+	committed, err := w.committed()
+	if err != nil {
+		return committed // a coordinator that moves or loads; the next look will tell
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p, offset := range committed {
+		if int(offset) <= w.verified[p] {
+			continue
+		}
+		if int(offset) > len(w.events[p]) {
+			w.report("partition %d: %d is committed, it has %d messages", p, offset, len(w.events[p]))
+			continue
+		}
+		if missing := w.missing(w.events[p][w.verified[p]:offset]); missing != "" {
+			w.report("partition %d: %d is committed, but %s, at an offset before it, has no effect yet", p, offset, missing)
+			continue
+		}
+		w.verified[p] = int(offset)
+	}
+	return committed
+}
+
+func (w *world) report(format string, args ...any) {
+	if !w.reported {
+		w.reported = true
+		w.t.Errorf("the offset is ahead of the effects: "+format, args...)
+	}
+}
+
+// missing returns one of the events that has no effect.
+func (w *world) missing(events []string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var id string
+	err := w.pool.QueryRow(ctx, `select id from unnest($1::text[]) id where id <> '' and not exists (select from effect where event = id) limit 1`, events).Scan(&id)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		w.t.Errorf("look for effects: %v", err)
+	}
+	return id
+}
+
+func (w *world) committed() ([]int64, error) {
+	var all []int32
+	offsets := make([]int64, w.partitions)
+	for p := range w.partitions {
+		all, offsets[p] = append(all, p), -1
+	}
+	answer, err := w.admin.ListConsumerGroupOffsets(w.group, map[string][]int32{w.topic: all})
+	if errors.Is(err, sarama.ErrGroupIDNotFound) {
+		return offsets, nil
+	}
+	if err != nil {
+		return offsets, err
+	}
+	for p := range w.partitions {
+		block := answer.GetBlock(w.topic, p)
+		if block == nil || block.Err != sarama.ErrNoError {
+			return offsets, errors.New("no offset in the answer")
+		}
+		offsets[p] = block.Offset
+	}
+	return offsets, nil
+}
+
+// awaitAll waits until the group has committed the end of every partition.
+func (w *world) awaitAll() {
+	w.t.Helper()
+	eventually(w.t, "the end of every partition is committed", func() bool {
+		committed := w.check()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for p, offset := range committed {
+			if int(max(0, offset)) != len(w.events[p]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// lose says that messages were deleted before anybody has seen them.
+func (w *world) lose(partition int32, from, to int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for offset := from; offset < to; offset++ {
+		delete(w.ids, w.events[partition][offset])
+		w.events[partition][offset] = lost
+	}
+}
+
+const lost = ""
+
+// wantOnce checks that every event has taken effect once.
+func (w *world) wantOnce() {
+	w.t.Helper()
+	rows, err := w.pool.Query(w.t.Context(), `select event, count(*) from effect group by event`)
+	must(w.t, err)
+	effects := map[string]int{}
+	var id string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
+		effects[id] = n
+		return nil
+	})
+	must(w.t, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var wrong []string
+	for id := range w.ids {
+		if effects[id] != 1 {
+			wrong = append(wrong, fmt.Sprintf("%s: %d", id, effects[id]))
+		}
+		delete(effects, id)
+	}
+	if len(wrong) > 0 || len(effects) > 0 {
+		w.t.Errorf("of %d events %d have not taken effect once: %.10v; unknown events: %v", len(w.ids), len(wrong), wrong, effects)
+	}
+	if recorded := query[int](w, `select count(*) from processed_event`); recorded != len(w.ids) {
+		w.t.Errorf("%d events are recorded, want %d", recorded, len(w.ids))
+	}
+}
+
+// duplicates is how many deliveries of the event were recognised as repetitions.
+func (w *world) duplicates(event string) int {
+	w.t.Helper()
+	return query[int](w, `select coalesce(max(duplicates), 0) from processed_event where event_id = $1`, event)
+}
+
+// by returns who made the effect of the event: "" if there is none yet.
+func (w *world) by(event string) string {
+	w.t.Helper()
+	return query[string](w, `select coalesce(max(by), '') from effect where event = $1`, event)
+}
+
+// awaitNoSession waits until the server has noticed that a process is gone. What it had sent has been worked off then.
+func (w *world) awaitNoSession(name string) {
+	w.t.Helper()
+	eventually(w.t, "the sessions of "+name+" are gone", func() bool {
+		return query[int](w, `select count(*) from pg_stat_activity where application_name = $1`, name) == 0
+	})
+}
