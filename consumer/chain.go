@@ -101,13 +101,6 @@ func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 	return links, nil
 }
 
-// Validator is implemented by links that can tell without I/O that they are put together wrongly, or stand where they must not.
-// New reports their errors. outside are the links around it, the outermost first; around a link of a branch, those outside of the
-// Brancher too.
-type Validator interface {
-	Validate(outside []Handler) error
-}
-
 // validateLinks asks the links of a chain and of its branches.
 func validateLinks(outside, links []Handler) error {
 	var errs []error

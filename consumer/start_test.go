@@ -33,8 +33,10 @@ func startError(t *testing.T, cfg consumer.Config, limit time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit+slack) // Run returns nil then
 	defer cancel()
+	result := make(chan error, 1)
 	began := time.Now()
-	err := consumer.Run(ctx, cfg)
+	go func() { result <- consumer.Run(ctx, cfg) }()
+	err := receive(t, result)
 	if err == nil || !strings.HasPrefix(err.Error(), "einmal: cannot start: ") {
 		t.Fatalf("Run returned %v after %v", err, time.Since(began))
 	}

@@ -2,12 +2,14 @@ package crashtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"sync"
@@ -37,9 +39,13 @@ type orders struct {
 	Event     string // the event which is at the step then
 	Offset    int64  // of the event
 	Gate      bool   // the handler of Event waits until it is told to go
+	Swallow   bool   // at the gate it has written, and returns nil when its context is done
 	Rebalance time.Duration
 	Idle      time.Duration // pgxstore.Config.IdleTimeout
-	Work      time.Duration // of the handler
+	Work      time.Duration // of the handler, on average
+	Order     consumer.Order
+	Attempts  int           // of middleware.Retry, 5 by default
+	Drain     time.Duration // consumer.Config.DrainTimeout
 }
 
 // What a child says on standard output, and hears on standard input.
@@ -159,11 +165,14 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 		Middleware: []consumer.Middleware{c.outermost},
 		Topics: map[string]consumer.Topic{
 			c.Topic: {
-				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
+				Middleware: []consumer.Middleware{middleware.Retry(cmp.Or(c.Attempts, 5), nil), middleware.Recover()},
 				Handler:    middleware.Dedup(s, c.handle, nil),
+				Order:      c.Order,
+				Workers:    workers(c.Order),
 			},
 		},
-		Logger: slog.New(slog.NewTextHandler(c.log, nil)),
+		DrainTimeout: c.Drain,
+		Logger:       slog.New(slog.NewTextHandler(c.log, nil)),
 		Sarama: func(cfg *sarama.Config) {
 			hurry(cfg, c.Rebalance)
 			cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, c.kafka
@@ -171,19 +180,24 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 	}
 }
 
+// workers is for one process; in partition order there is one for each partition.
+func workers(order consumer.Order) int {
+	if order == consumer.PartitionOrder {
+		return 0
+	}
+	return 8
+}
+
 // handle is the user's function.
 func (c *child) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 	struck := msg.EventID == c.Event
-	if struck && c.Gate {
-		say(sayGate)
-		select {
-		case <-c.gate:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	if struck && c.Gate && !c.Swallow {
+		if err := c.pass(ctx); err != nil {
+			return err
 		}
 	}
 	if c.Work > 0 {
-		if _, err := tx.Exec(ctx, "select pg_sleep($1)", c.Work.Seconds()); err != nil {
+		if _, err := tx.Exec(ctx, "select pg_sleep($1)", 2*rand.Float64()*c.Work.Seconds()); err != nil {
 			return err
 		}
 	}
@@ -194,7 +208,21 @@ func (c *child) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) er
 		c.at(inHandler)
 		c.at(exiting)
 	}
+	if struck && c.Swallow {
+		_ = c.pass(ctx)
+	}
 	return nil
+}
+
+// pass passes the gate.
+func (c *child) pass(ctx context.Context) error {
+	say(sayGate)
+	select {
+	case <-c.gate:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // takeEffect writes a row. Nothing but einmal keeps it from being written twice.

@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
 // Two processes of a group are killed at random moments: before they have joined, while they join, at work, while the other one is
-// dead. In between one is frozen for a while, or drains. The producer sends some events twice.
+// dead. In between one is frozen for a while, or drains. Each new process handles its messages in an order of its own choice. The
+// producer sends some events twice.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -49,6 +51,7 @@ func (c *chaos) start(i int) {
 	c.started++
 	o := c.member(fmt.Sprintf("worker-%d-%d", i, c.started))
 	o.Work = time.Millisecond
+	o.Order = []consumer.Order{consumer.PartitionOrder, consumer.KeyOrder, consumer.Unordered}[c.rng.IntN(3)]
 	c.workers[i] = start(c.t, o)
 }
 

@@ -90,13 +90,13 @@ func query[T any](w *world, sql string, args ...any) T {
 	return value
 }
 
-// produce appends events to a partition, one message for each id.
+// produce appends events to a partition, one message for each id. There are some keys.
 func (w *world) produce(partition int32, ids ...string) {
 	w.t.Helper()
 	var msgs []*sarama.ProducerMessage
 	for _, id := range ids {
 		msgs = append(msgs, &sarama.ProducerMessage{
-			Topic: w.topic, Partition: partition, Value: sarama.StringEncoder("{}"),
+			Topic: w.topic, Partition: partition, Key: sarama.StringEncoder(id[len(id)-1:]), Value: sarama.StringEncoder("{}"),
 			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}},
 		})
 	}
