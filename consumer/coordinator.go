@@ -27,12 +27,14 @@ import (
 //	     lost: requests fail at once, the session ends
 type groupClient struct {
 	sarama.Client
-	group string
-	stop  <-chan struct{} // the Consumer stops
+	group    string
+	stop     <-chan struct{} // the Consumer stops
+	patience time.Duration
 
 	mu       sync.Mutex
 	own      *coordinator  // nil while there is none
 	deadline time.Time     // until when to seek
+	stopBy   time.Time     // the same, from the stop on
 	seeking  chan struct{} // closed when the search under way is over; nil if there is none
 	closed   bool
 }
@@ -66,7 +68,7 @@ func (c *coordinator) end() {
 func (c *coordinator) alive() bool { return c != nil && c.dialer.open() }
 
 func newGroupClient(client sarama.Client, group string, stop <-chan struct{}) *groupClient {
-	g := &groupClient{Client: client, group: group, stop: stop}
+	g := &groupClient{Client: client, group: group, stop: stop, patience: patience}
 	g.arm()
 	return g
 }
@@ -75,7 +77,7 @@ func newGroupClient(client sarama.Client, group string, stop <-chan struct{}) *g
 func (g *groupClient) arm() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.deadline = time.Now().Add(patience)
+	g.deadline = time.Now().Add(g.patience)
 }
 
 // lost reports whether the member has been without a coordinator for too long.
@@ -108,14 +110,30 @@ func (g *groupClient) atHand() (own *sarama.Broker, found <-chan struct{}, wait 
 	}
 	now := time.Now()
 	if g.own.alive() {
-		g.deadline = now.Add(patience)
+		g.deadline = now.Add(g.patience)
 		return g.own.Broker, nil, 0, nil
 	}
-	if g.seeking == nil && now.Before(g.deadline) {
+	deadline := g.until(now)
+	if g.seeking == nil && now.Before(deadline) {
 		g.seeking = make(chan struct{})
-		go g.seek(g.deadline)
+		go g.seek(deadline)
 	}
-	return nil, g.seeking, g.deadline.Sub(now), nil
+	return nil, g.seeking, deadline.Sub(now), nil
+}
+
+// until returns the deadline, which comes near when the Consumer stops.
+func (g *groupClient) until(now time.Time) time.Time {
+	select {
+	case <-g.stop:
+		if g.stopBy.IsZero() {
+			g.stopBy = now.Add(stopGrace)
+		}
+		if g.stopBy.Before(g.deadline) {
+			return g.stopBy
+		}
+	default:
+	}
+	return g.deadline
 }
 
 // await waits for a search, and reports whether to look again.
@@ -125,14 +143,18 @@ func (g *groupClient) await(found <-chan struct{}, wait time.Duration) bool {
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	stop := g.stop
+	if wait <= stopGrace {
+		stop = nil // it may be the stop that made it so short
+	}
 	select {
 	case <-found:
 		return true
 	case <-timer.C:
 		return false
-	case <-g.stop:
+	case <-stop:
+		return true // there is less time now
 	}
-	return waitFor(found, min(wait, stopGrace))
 }
 
 // seek looks for the coordinator until it is connected, or the deadline has passed.

@@ -1,8 +1,10 @@
 package consumer
 
 import (
+	"errors"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 
@@ -79,15 +81,25 @@ func (d *dialer) end() {
 type trackedConn struct {
 	net.Conn
 	dialer *dialer
-	once   sync.Once
+}
+
+// Read notes the end of the connection when it comes from the other side.
+func (c *trackedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.forget()
+	}
+	return n, err
 }
 
 // Close closes the connection.
 func (c *trackedConn) Close() error {
-	c.once.Do(func() {
-		c.dialer.mu.Lock()
-		delete(c.dialer.conns, c)
-		c.dialer.mu.Unlock()
-	})
+	c.forget()
 	return c.Conn.Close()
+}
+
+func (c *trackedConn) forget() {
+	c.dialer.mu.Lock()
+	defer c.dialer.mu.Unlock()
+	delete(c.dialer.conns, c)
 }

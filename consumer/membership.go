@@ -81,7 +81,7 @@ func (m *membership) sessions() error {
 		m.client.arm()
 		err := m.group.Consume(m.ctx, topics, &session{membership: m})
 		if m.ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // what ended with the membership is no error of it
 		}
 		if fatal := refused(err, m.cfg.Group); fatal != nil {
 			return fatal
@@ -114,12 +114,12 @@ func (m *membership) wait(d time.Duration) bool {
 	if d == 0 {
 		return m.ctx.Err() == nil
 	}
-	return pause(m.ctx, d/2+rand.N(d))
+	return pause(m.ctx, d/2+rand.N(d)) //nolint:gosec // jitter is no secret
 }
 
 // refused returns an error for what joining again cannot cure, with what can, and nil for the rest.
 func refused(err error, group string) error {
-	remedy := ""
+	var remedy string
 	var conf sarama.ConfigurationError
 	switch {
 	case errors.Is(err, sarama.ErrGroupAuthorizationFailed):

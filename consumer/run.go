@@ -40,8 +40,7 @@ func (r *running) consume() error {
 	case errors.Is(cause, ErrHandlersStuck):
 		return cause
 	default:
-		var stopped *StopError
-		if errors.As(cause, &stopped) {
+		if stopped, ok := errors.AsType[*StopError](cause); ok {
 			return stopped
 		}
 		return nil
