@@ -88,11 +88,11 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 // outermost first, so that each can be asked for what it offers. New does so with each topic, a Brancher with its branches.
 func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 	links := []Handler{h}
-	for i := len(mws) - 1; i >= 0; i-- {
-		if mws[i] == nil {
+	for i, mw := range slices.Backward(mws) {
+		if mw == nil {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) is nil: remove it", i)
 		}
-		if h = mws[i](h); h == nil {
+		if h = mw(h); h == nil {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) returned a nil Handler: it must return a handler that calls the next one", i)
 		}
 		links = append(links, h)

@@ -40,6 +40,7 @@ func (e *StopError) Unwrap() error { return e.Err }
 type Consumer struct {
 	cfg    Config
 	sarama *sarama.Config
+	dialer *dialer
 	topics map[string]*topic
 
 	mu     sync.Mutex
@@ -55,7 +56,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg, sarama: sc, topics: topics, phase: Created, claims: map[*claim]struct{}{}}, nil
+	return &Consumer{cfg: cfg, sarama: sc, dialer: newDialer(sc), topics: topics, phase: Created, claims: map[*claim]struct{}{}}, nil
 }
 
 // Run is New, then Consumer.Run.

@@ -49,8 +49,28 @@ func (r *running) member() error {
 	m.ctx, m.leave = context.WithCancelCause(r.ctx)
 	go m.readErrors()
 	defer m.close()
+	returned := make(chan struct{})
+	defer context.AfterFunc(m.ctx, func() { m.cutIfStuck(returned) })()
+	defer close(returned)
 	return m.sessions()
 }
+
+// cutIfStuck is the last resort when the membership ends: a request that a broker does not answer, a join that it parks, knows no
+// context. When the claims have had their time and sarama has not returned, the connections are cut.
+func (m *membership) cutIfStuck(returned <-chan struct{}) {
+	drained := time.Now().Add(m.cfg.DrainTimeout + cancelGrace)
+	for len(m.allClaims()) > 0 && time.Now().Before(drained) {
+		if waitFor(returned, cutPoll) {
+			return
+		}
+	}
+	for !waitFor(returned, stopGrace) {
+		m.log.Warn("einmal: the brokers do not answer, connections are cut")
+		m.dialer.cut()
+	}
+}
+
+const cutPoll = 20 * time.Millisecond
 
 // sessions joins again and again.
 func (m *membership) sessions() error {
@@ -58,9 +78,10 @@ func (m *membership) sessions() error {
 	short := 0
 	for {
 		m.sessionBegan = time.Time{}
+		m.client.arm()
 		err := m.group.Consume(m.ctx, topics, &session{membership: m})
 		if m.ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // what ended with the membership is no error of it
 		}
 		if fatal := refused(err, m.cfg.Group); fatal != nil {
 			return fatal
@@ -93,12 +114,12 @@ func (m *membership) wait(d time.Duration) bool {
 	if d == 0 {
 		return m.ctx.Err() == nil
 	}
-	return pause(m.ctx, d/2+rand.N(d))
+	return pause(m.ctx, d/2+rand.N(d)) //nolint:gosec // jitter is no secret
 }
 
 // refused returns an error for what joining again cannot cure, with what can, and nil for the rest.
 func refused(err error, group string) error {
-	remedy := ""
+	var remedy string
 	var conf sarama.ConfigurationError
 	switch {
 	case errors.Is(err, sarama.ErrGroupAuthorizationFailed):
@@ -122,16 +143,15 @@ func refused(err error, group string) error {
 // close leaves the group. It is called after Consume has returned, never before: closing first would cut the last commit off.
 func (m *membership) close() {
 	m.leave(nil)
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
+	left := within(closeTimeout, func() {
 		if err := m.group.Close(); err != nil {
 			m.log.Debug("einmal: closing the group", slog.Any("error", err)) // the last of the errors reported before
 		}
 		<-m.reader
-	}()
-	if !waitFor(closed, closeTimeout) {
+	})
+	if !left {
 		m.log.Warn("einmal: the brokers do not answer: the group was not left; its partitions stay unassigned until the session time-out")
+		m.dialer.cut()
 	}
 }
 

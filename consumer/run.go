@@ -6,15 +6,13 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/IBM/sarama"
 )
 
 // running is a Consumer from the moment at which all servers have answered, until Run returns.
 type running struct {
 	*Consumer
 	log      *slog.Logger
-	client   sarama.Client
+	client   *groupClient
 	ctx      context.Context // ends with the caller's, or by stop
 	stop     context.CancelCauseFunc
 	handlers context.Context // never ends; carries the caller's values
@@ -42,8 +40,7 @@ func (r *running) consume() error {
 	case errors.Is(cause, ErrHandlersStuck):
 		return cause
 	default:
-		var stopped *StopError
-		if errors.As(cause, &stopped) {
+		if stopped, ok := errors.AsType[*StopError](cause); ok {
 			return stopped
 		}
 		return nil
@@ -72,12 +69,19 @@ func (r *running) close() {
 	r.unwatch()
 	r.watcher.Wait()
 	r.hooks.close()
-	closed := make(chan struct{})
+	if !within(closeTimeout, func() { _ = r.client.Close() }) {
+		r.dialer.end()
+	}
+}
+
+// within reports whether f returned in time. If not, it goes on.
+func within(d time.Duration, f func()) bool {
+	done := make(chan struct{})
 	go func() {
-		defer close(closed)
-		_ = r.client.Close()
+		defer close(done)
+		f()
 	}()
-	waitFor(closed, closeTimeout)
+	return waitFor(done, d)
 }
 
 // stuck remembers a claim whose handlers ignore their contexts.

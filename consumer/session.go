@@ -44,22 +44,25 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	return nil
 }
 
-// drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows.
+// drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows, and next
+// to nothing without a coordinator.
 func (s *session) drainBudget() time.Duration {
 	if s.running.ctx.Err() != nil {
 		return s.cfg.DrainTimeout
 	}
+	if s.client.lost() {
+		return lostBudget
+	}
 	return min(s.cfg.DrainTimeout, revokeBudget(s.sarama))
 }
 
+// lostBudget is what is left when the coordinator was away for its patience: soon the session is over for the group, and another
+// member owns the partitions. Nothing that finishes now can be committed.
+const lostBudget = time.Second
+
 // Cleanup is called when all partitions have been let go.
 func (s *session) Cleanup(sess sarama.ConsumerGroupSession) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		sess.Commit()
-	}()
-	if !waitFor(done, commitTimeout) {
+	if !within(commitTimeout, sess.Commit) {
 		s.log.Warn("einmal: the last commit of the session was not answered in time; what it held may be delivered again")
 	}
 	s.log.Info("einmal: left the session", slog.Any("cause", context.Cause(sess.Context())))

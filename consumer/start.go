@@ -47,10 +47,11 @@ func closeClient(client sarama.Client) {
 // run begins what goes on until Run returns.
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r := &running{
-		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group), client: client,
+		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group),
 		handlers: context.WithoutCancel(ctx), hooks: newHookRunner(c.cfg.Hooks),
 	}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
+	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
 	context.AfterFunc(r.ctx, c.draining)
 	watching, unwatch := context.WithCancel(r.handlers)
 	r.unwatch = unwatch
@@ -63,7 +64,7 @@ func (c *Consumer) connect(ctx context.Context) (sarama.Client, error) {
 	for {
 		client, err := dial(ctx, c.cfg.Brokers, c.sarama)
 		if err == nil {
-			return &groupClient{Client: client}, nil
+			return client, nil
 		}
 		if errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
 			return nil, fmt.Errorf("brokers %v refuse the credentials: %w: correct Net.SASL in Config.Sarama", c.cfg.Brokers, err)

@@ -85,7 +85,7 @@ func flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only what errors.Join made is taken apart
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error
 		for _, e := range j.Unwrap() {
 			all = append(all, flatten(e)...)
