@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -35,6 +36,7 @@ type orders struct {
 	Brokers   []string
 	Group     string
 	Topic     string
+	Consumer  string // consumer.Topic.Consumer
 	Step      step   // at which it is struck
 	Event     string // the event which is at the step then
 	Offset    int64  // of the event
@@ -67,6 +69,8 @@ type child struct {
 	database *network
 	kafka    *network
 	log      io.Writer
+	edit     func(*consumer.Topic)     // if not nil
+	more     map[string]consumer.Topic // beside Topic
 	gate     chan struct{}
 	die      chan struct{}
 }
@@ -158,19 +162,13 @@ func (c *child) openPool(ctx context.Context) (*pgxpool.Pool, error) {
 }
 
 func (c *child) config(pool *pgxpool.Pool) consumer.Config {
-	s := store{pgxstore.New(pool, &pgxstore.Config{IdleTimeout: c.Idle}), &c.striker}
+	topics := map[string]consumer.Topic{c.Topic: c.topic(pool)}
+	maps.Copy(topics, c.more)
 	return consumer.Config{
-		Brokers:    c.Brokers,
-		Group:      c.Group,
-		Middleware: []consumer.Middleware{c.outermost},
-		Topics: map[string]consumer.Topic{
-			c.Topic: {
-				Middleware: []consumer.Middleware{middleware.Retry(cmp.Or(c.Attempts, 5), nil), middleware.Recover()},
-				Handler:    middleware.Dedup(s, c.handle, nil),
-				Order:      c.Order,
-				Workers:    workers(c.Order),
-			},
-		},
+		Brokers:      c.Brokers,
+		Group:        c.Group,
+		Middleware:   []consumer.Middleware{c.outermost},
+		Topics:       topics,
 		DrainTimeout: c.Drain,
 		Logger:       slog.New(slog.NewTextHandler(c.log, nil)),
 		Sarama: func(cfg *sarama.Config) {
@@ -178,6 +176,21 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 			cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, c.kafka
 		},
 	}
+}
+
+func (c *child) topic(pool *pgxpool.Pool) consumer.Topic {
+	s := store{pgxstore.New(pool, &pgxstore.Config{IdleTimeout: c.Idle}), &c.striker}
+	t := consumer.Topic{
+		Consumer:   c.Consumer,
+		Middleware: []consumer.Middleware{middleware.Retry(cmp.Or(c.Attempts, 5), nil), middleware.Recover()},
+		Handler:    middleware.Dedup(s, c.handle, nil),
+		Order:      c.Order,
+		Workers:    workers(c.Order),
+	}
+	if c.edit != nil {
+		c.edit(&t)
+	}
+	return t
 }
 
 // workers is for one process; in partition order there is one for each partition.
@@ -227,8 +240,9 @@ func (c *child) pass(ctx context.Context) error {
 
 // takeEffect writes a row. Nothing but einmal keeps it from being written twice.
 func takeEffect(ctx context.Context, tx pgx.Tx, msg *consumer.Message, name string) error {
+	event, _ := msg.Header(consumer.DefaultEventIDHeader) // also where Topic.EventID takes the id from elsewhere
 	_, err := tx.Exec(ctx, `insert into effect (event, partition, "offset", by) values ($1, $2, $3, $4)`,
-		msg.EventID, msg.Partition, msg.Offset, name)
+		string(event), msg.Partition, msg.Offset, name)
 	return err
 }
 

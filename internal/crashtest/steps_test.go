@@ -162,7 +162,7 @@ func (w *world) goOn(first *process, s step, done bool) {
 // wantAfterDeath looks at what the dead have left.
 func (w *world) wantAfterDeath(s step, done bool) {
 	w.t.Helper()
-	if by := w.by(event5); (by != "") != done {
+	if by := w.by(); (by != "") != done {
 		w.t.Errorf("killed %s: the effect is there: %v, want %v", s, by != "", done)
 	}
 	if committed := w.check()[0]; committed > strikeAt && s != offsetCommitSent {
@@ -176,7 +176,7 @@ func (w *world) finish(first, second *process, s step, done bool) {
 	w.awaitAll()
 	second.stop()
 	w.wantOnce()
-	by, want := w.by(event5), second.name
+	by, want := w.by(), second.name
 	if done {
 		want = first.name
 	}
