@@ -42,7 +42,7 @@ func TestTwoOwners(t *testing.T) {
 		w := newWorld(t, b, 1)
 		w.produceMany(inAll)
 		o, successor := w.member("first"), w.member("second")
-		o.Event, o.Gate, o.Rebalance, successor.Rebalance = event5, true, time.Second, time.Second
+		o.Event, o.Gate, o.Rebalance, successor.Rebalance = event5, true, 2*time.Second, 2*time.Second
 		first := start(t, o)
 		first.await(sayGate)
 		first.tell(hearFreeze)
