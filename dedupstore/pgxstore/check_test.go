@@ -207,18 +207,21 @@ func TestCheckCannotConnect(t *testing.T) {
 		"nobody listens": {func(cfg *pgxpool.Config) {
 			cfg.ConnConfig.Host, cfg.ConnConfig.Port = "127.0.0.1", uint16(closed.Addr().(*net.TCPAddr).Port)
 		}, "check the host and the port"},
-		"no such user":     {func(cfg *pgxpool.Config) { cfg.ConnConfig.User = "nobody " + rand.Text() }, "check the user and the password"},
+		"no such user": {func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.User, cfg.ConnConfig.Password = "nobody "+rand.Text(), "topsecret"
+		}, "check the user and the password"},
 		"no such database": {func(cfg *pgxpool.Config) { cfg.ConnConfig.Database = "none " + rand.Text() }, "check the name of the database"},
 	} {
+		var password string
 		store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) {
-			cfg.ConnConfig.Password = "topsecret"
 			c.change(cfg)
 			cfg.ConnConfig.Fallbacks = nil
+			password = cfg.ConnConfig.Password // empty where the server trusts everybody
 		}), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err := store.Check(ctx)
 		cancel()
-		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "topsecret") {
+		if err == nil || !strings.Contains(err.Error(), c.says) || password != "" && strings.Contains(err.Error(), password) {
 			t.Errorf("%s: Check: %v, want %q", name, err, c.says)
 		}
 	}
