@@ -19,7 +19,11 @@ type topic struct {
 	workers   *workers
 	limit     time.Duration // of an attempt, 0 for none
 	onStuck   OnStuck
-	chain     Handler
+
+	start      Start
+	outOfRange OutOfRange
+
+	chain Handler
 
 	partitionMessages int // Limits.PartitionMessages for this topic
 
@@ -31,7 +35,7 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
 	tp := &topic{
 		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
-		order: t.Order, workers: newWorkers(t), limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck,
+		order: t.Order, workers: newWorkers(t), limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
 		partitionMessages: cfg.Limits.PartitionMessages,
 	}
 	if t.ProcessingLimit == 0 {
@@ -55,6 +59,9 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	}
 	if t.Order < PartitionOrder || t.Order > Unordered {
 		errs = append(errs, fmt.Errorf("Order is %d: use PartitionOrder, KeyOrder or Unordered", int(t.Order)))
+	}
+	if t.OutOfRange < ToOldest || t.OutOfRange > Fail {
+		errs = append(errs, fmt.Errorf("OutOfRange is %d: use ToOldest, ToNewest or Fail", int(t.OutOfRange)))
 	}
 	if t.Workers < 0 {
 		errs = append(errs, fmt.Errorf("Workers is %d: give a positive number, or 0 for the default", t.Workers))

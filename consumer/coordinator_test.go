@@ -40,7 +40,7 @@ func received[T any](t *testing.T, from <-chan T) T {
 
 func testGroupClient(t *testing.T, group string, b *serverstest.Broker, edit func(*sarama.Config)) *groupClient {
 	t.Helper()
-	conf := newSaramaConfig(group)
+	conf := newSaramaConfig(group, &strategy{})
 	if edit != nil {
 		edit(conf)
 	}

@@ -15,11 +15,16 @@ type running struct {
 	client   *groupClient
 	ctx      context.Context // ends with the caller's, or by stop
 	stop     context.CancelCauseFunc
-	handlers context.Context // never ends; carries the caller's values
-	hooks    *hookRunner
-	load     load
-	watcher  sync.WaitGroup
-	unwatch  context.CancelFunc
+	handlers context.Context // carries the caller's values; ends by Abort, or when Run returns
+
+	cancelHandlers context.CancelCauseFunc
+
+	hooks   *hookRunner
+	load    load
+	watcher sync.WaitGroup
+	unwatch context.CancelFunc
+
+	ids map[string]TopicID // of the topics, as of the last session; written between sessions only
 
 	stuckMu     sync.Mutex
 	stuckClaims []*claim
@@ -37,7 +42,7 @@ func (r *running) consume() error {
 		}
 	}
 	switch cause := context.Cause(r.ctx); {
-	case errors.Is(cause, ErrHandlersStuck):
+	case errors.Is(cause, ErrHandlersStuck), errors.Is(cause, ErrOutOfRange):
 		return cause
 	default:
 		if stopped, ok := errors.AsType[*StopError](cause); ok {
@@ -67,6 +72,7 @@ const stuckPoll = 100 * time.Millisecond
 func (r *running) close() {
 	r.stop(nil)
 	r.unwatch()
+	r.cancelHandlers(nil)
 	r.watcher.Wait()
 	r.hooks.close()
 	if !within(closeTimeout, func() { _ = r.client.Close() }) {

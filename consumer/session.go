@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -12,27 +13,43 @@ import (
 // not committed is delivered again.
 const commitTimeout = 2 * time.Second
 
-// session is sarama's handler of one membership in the group, from one rebalance to the next.
+// session is sarama's handler of one assignment: in eager mode from one rebalance to the next, in cooperative mode through all
+// rebalances of a membership.
 type session struct {
 	*membership
-	ids       map[string]TopicID
-	committed map[string]map[int32]int64
+	end       context.CancelFunc // ends the session; the membership goes on
+	watching  sync.WaitGroup
+	recreated map[string]bool            // topics that were created again since the session before
+	committed map[string]map[int32]int64 // when the session began; -1 where nothing was, absent where it is not known
 }
 
 // Setup is called before the first partition is consumed.
 func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	s.change(Running, Starting, Left)
 	s.sessionBegan = time.Now()
-	s.ids = topicIDs(s.client, s.topics)
+	s.learnIDs()
 	s.committed = committedOffsets(s.client, s.cfg.Group, sess.Claims())
+	if s.cfg.Rebalance != Cooperative {
+		if err := s.position(sess); err != nil {
+			return err
+		}
+	}
+	w := &topicWatch{membership: s.membership, partitions: s.count(), end: s.end}
+	s.watching.Go(func() { w.run(sess.Context()) })
 	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
 	return nil
 }
 
-// ConsumeClaim holds one partition. It returns only when the session ends: returning earlier would end it for all partitions.
+// ConsumeClaim holds one partition. It returns only when the session ends or the partition is revoked: returning earlier would end
+// the session for all partitions.
 func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) error {
-	cl := newClaim(s.running, s.group, s.topics[sc.Topic()], s.ids[sc.Topic()], sess, sc)
-	cl.leave, cl.committed = s.leave, s.committed[cl.topic.name][cl.partition]
+	t := s.topics[sc.Topic()]
+	if s.cfg.Rebalance == Cooperative && s.recreated[t.name] {
+		s.restart(sess, sc)
+		return nil
+	}
+	cl := newClaim(s.running, s.group, t, s.topicID(t.name), sess, sc)
+	cl.leave, cl.committed = s.leave, s.committedOffset(sc)
 	s.group.Resume(cl.ref()) // a pause survives losing the partition
 	s.addClaim(cl)
 	defer s.removeClaim(cl)
@@ -40,8 +57,31 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	cl.pump(sc.Messages())
 	began := time.Now()
 	cl.end(s.drainBudget())
+	if s.cfg.Rebalance == Cooperative { // else Cleanup commits, for all partitions at once
+		s.commit(sess)
+	}
 	s.hooks.revoked(cl, time.Since(began))
 	return nil
+}
+
+// restart makes a partition of a topic that was created again start anew in cooperative mode, where the position of a fetch that
+// runs cannot be set: it commits the start, and the session begins again.
+func (s *session) restart(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) {
+	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, sc.Topic()), slog.Int(attrPartition, int(sc.Partition())))
+	sess.ResetOffset(sc.Topic(), sc.Partition(), 0, "")
+	s.commit(sess)
+}
+
+// committedOffset returns what was committed when the claim began. Claims of a cooperative rebalance are not known in Setup.
+func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) int64 {
+	known := s.committed
+	if s.cfg.Rebalance == Cooperative {
+		known = committedOffsets(s.client, s.cfg.Group, map[string][]int32{sc.Topic(): {sc.Partition()}})
+	}
+	if offset, ok := known[sc.Topic()][sc.Partition()]; ok {
+		return offset
+	}
+	return -1
 }
 
 // drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows, and next
@@ -62,11 +102,15 @@ const lostBudget = time.Second
 
 // Cleanup is called when all partitions have been let go.
 func (s *session) Cleanup(sess sarama.ConsumerGroupSession) error {
+	s.commit(sess)
+	s.log.Info("einmal: left the session", slog.Any("cause", context.Cause(sess.Context())))
+	return nil
+}
+
+func (s *session) commit(sess sarama.ConsumerGroupSession) {
 	if !within(commitTimeout, sess.Commit) {
 		s.log.Warn("einmal: the last commit of the session was not answered in time; what it held may be delivered again")
 	}
-	s.log.Info("einmal: left the session", slog.Any("cause", context.Cause(sess.Context())))
-	return nil
 }
 
 // topicIDs asks a broker for the topics' ids. A broker before Kafka 2.8 has none to tell: they stay zero then.
@@ -86,8 +130,8 @@ func topicIDs(client sarama.Client, topics map[string]*topic) map[string]TopicID
 	return ids
 }
 
-// committedOffsets asks for the committed offsets of the claims; 0 stands for those that are not known. sarama does not tell an
-// offset that was never committed from one that is out of range.
+// committedOffsets asks for the committed offsets of the claims. sarama does not tell an offset that was never committed from one
+// that is out of range.
 func committedOffsets(client sarama.Client, group string, claims map[string][]int32) map[string]map[int32]int64 {
 	committed := map[string]map[int32]int64{}
 	coordinator, err := client.Coordinator(group)
@@ -101,7 +145,9 @@ func committedOffsets(client sarama.Client, group string, claims map[string][]in
 	for topic, blocks := range res.Blocks {
 		committed[topic] = map[int32]int64{}
 		for partition, block := range blocks {
-			committed[topic][partition] = max(0, block.Offset)
+			if block.Err == sarama.ErrNoError {
+				committed[topic][partition] = block.Offset
+			}
 		}
 	}
 	return committed

@@ -48,14 +48,16 @@ func closeClient(client sarama.Client) {
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r := &running{
 		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group),
-		handlers: context.WithoutCancel(ctx), hooks: newHookRunner(c.cfg.Hooks),
+		hooks: newHookRunner(c.cfg.Hooks), ids: map[string]TopicID{},
 	}
+	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
 	context.AfterFunc(r.ctx, c.draining)
-	watching, unwatch := context.WithCancel(r.handlers)
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	r.unwatch = unwatch
 	r.watcher.Go(func() { r.watch(watching) })
+	r.watcher.Go(func() { r.awaitAbort(watching) })
 	return r
 }
 
@@ -109,7 +111,7 @@ func (c *Consumer) checkTopics(ctx context.Context, client sarama.Client) error 
 				break
 			}
 			if errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic) {
-				missing = append(missing, fmt.Sprintf("%q", name))
+				missing = append(missing, fmt.Sprintf("%q%s", name, suggestion(client, name)))
 				break
 			}
 			if errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
@@ -168,4 +170,55 @@ func (c *Consumer) draining() {
 		}
 		c.cfg.Logger.Info("einmal: draining", slog.String(attrGroup, c.cfg.Group))
 	}
+}
+
+// awaitAbort carries out Abort.
+func (r *running) awaitAbort(ctx context.Context) {
+	select {
+	case <-r.abort:
+		r.stop(context.Canceled)
+		r.cancelHandlers(errAborted)
+	case <-ctx.Done():
+	}
+}
+
+var errAborted = errors.New("einmal: Abort was called")
+
+// suggestion names the existing topic whose name is nearest to a missing one, if any is near.
+func suggestion(client sarama.Client, missing string) string {
+	names, err := client.Topics()
+	if err != nil {
+		return ""
+	}
+	best, least := "", 1+len(missing)/3
+	for _, name := range names {
+		if d := distance(missing, name); d <= least && !strings.HasPrefix(name, "__") {
+			best, least = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (there is %q)", best)
+}
+
+// distance is the number of bytes to insert, delete or change to make a of b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -29,7 +29,7 @@ func (p *problems) add(field, format string, args ...any) {
 
 // validate checks what can be checked without I/O, all of it, and returns the topics composed and the client's
 // configuration.
-func validate(cfg Config) (map[string]*topic, *sarama.Config, error) {
+func validate(cfg Config, st *strategy) (map[string]*topic, *sarama.Config, error) {
 	var p problems
 	validateBrokers(&p, cfg.Brokers)
 	if cfg.Group == "" {
@@ -40,7 +40,8 @@ func validate(cfg Config) (map[string]*topic, *sarama.Config, error) {
 	notNegative(&p, "Config.StallTimeout", cfg.StallTimeout)
 	cfg.Limits.validate(&p)
 	topics := validateTopics(&p, cfg)
-	sc := saramaConfig(&p, cfg)
+	validateGroup(&p, cfg)
+	sc := saramaConfig(&p, cfg, st)
 	return topics, sc, errors.Join(p...)
 }
 
@@ -52,6 +53,25 @@ func validateBrokers(p *problems, brokers []string) {
 		host, port, err := net.SplitHostPort(b)
 		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
 			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `%q is not an address: write "host:port", without a scheme`, b)
+		}
+	}
+}
+
+// validateGroup checks what belongs to the membership.
+func validateGroup(p *problems, cfg Config) {
+	if cfg.Rebalance < Eager || cfg.Rebalance > Cooperative {
+		p.add("Config.Rebalance", "is %d: use Eager, ToCooperative or Cooperative", int(cfg.Rebalance))
+	}
+	if cfg.LeaveOnStop && cfg.InstanceID == "" {
+		p.add("Config.LeaveOnStop", "is set, but Config.InstanceID is not: a dynamic member always leaves; remove it")
+	}
+	if cfg.Rebalance == Eager {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Topics)) {
+		if t := cfg.Topics[name]; !t.Start.oldest() || t.OutOfRange != ToOldest {
+			p.add(fmt.Sprintf("Config.Topics[%q]", name), "Start or OutOfRange is set, but Config.Rebalance is %v: "+
+				"partitions that come by a cooperative rebalance start where they are committed, or at the oldest message; use Eager, or leave them out", cfg.Rebalance)
 		}
 	}
 }
