@@ -117,7 +117,7 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 
 		{"sarama's own check", withClient(func(c *sarama.Config) { c.Net.MaxOpenRequests = 0 }), "Config.Sarama", []string{"Net.MaxOpenRequests must be > 0"}},
 		{"SASL without user", withClient(func(c *sarama.Config) { c.Net.SASL.Enable = true }), "Config.Sarama", []string{"Net.SASL.User must not be empty"}},
-		{"owned field", withClient(func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest }), "Config.Sarama", []string{"Consumer.Offsets.Initial", "leave it out", "oldest"}},
+		{"owned field", withClient(func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest }), "Config.Sarama", []string{"Consumer.Offsets.Initial", "leave it out", "Topic.Start"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
