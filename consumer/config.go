@@ -41,7 +41,8 @@ type Config struct {
 	DrainTimeout time.Duration
 
 	// StartTimeout is how long Run tries to reach the brokers and the databases at its start. Errors that waiting does not
-	// cure, a wrong password or a missing table, are returned at once. Default: DefaultStartTimeout.
+	// cure, a wrong password or a missing table, are returned at once, together with what the other servers have to say. Default:
+	// DefaultStartTimeout.
 	StartTimeout time.Duration
 
 	// Rebalance is how partitions move between members. It must be the same in all members, see ToCooperative. Default: Eager.

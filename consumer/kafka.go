@@ -87,7 +87,9 @@ const strategyRemedy = "use Config.Rebalance; sticky is not offered, because it 
 func strategies(c *sarama.Config) any {
 	var names []string
 	for _, s := range c.Consumer.Group.Rebalance.GroupStrategies {
-		names = append(names, s.Name())
+		if s != nil { // sarama's own check refuses it
+			names = append(names, s.Name())
+		}
 	}
 	return names
 }
@@ -104,6 +106,9 @@ func saramaConfig(p *problems, cfg Config, st *strategy) *sarama.Config {
 		p.add("Config.Sarama", "%v", err)
 	}
 	checkTimeouts(p, sc)
+	if !sc.Version.IsAtLeast(sarama.V0_11_0_0) {
+		p.add("Config.Sarama", "sets Version to %v: set at least %v, older ones have no record headers", sc.Version, sarama.V0_11_0_0)
+	}
 	return sc
 }
 

@@ -2,7 +2,11 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +29,12 @@ type session struct {
 
 // Setup is called before the first partition is consumed.
 func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
+	if err := s.learnIDs(); err != nil {
+		// Without its topic's id a message would have another identity than after the next rebalance.
+		return fmt.Errorf("ask for the ids of the topics: %w", err)
+	}
 	s.change(Running, Starting, Left)
 	s.sessionBegan = time.Now()
-	s.learnIDs()
 	s.committed = committedOffsets(s.client, s.cfg.Group, sess.Claims())
 	if s.cfg.Rebalance != Cooperative {
 		if err := s.position(sess); err != nil {
@@ -113,21 +120,26 @@ func (s *session) commit(sess sarama.ConsumerGroupSession) {
 	}
 }
 
-// topicIDs asks a broker for the topics' ids. A broker before Kafka 2.8 has none to tell: they stay zero then.
-func topicIDs(client sarama.Client, topics map[string]*topic) map[string]TopicID {
-	ids := make(map[string]TopicID, len(topics))
-	names := make([]string, 0, len(topics))
-	for name := range topics {
-		names = append(names, name)
+// topicIDs asks a broker for the ids of the topics that exist. A broker before Kafka 2.8 has none to tell: they stay zero then.
+func topicIDs(client sarama.Client, topics map[string]*topic) (map[string]TopicID, error) {
+	broker := client.LeastLoadedBroker()
+	if broker == nil { // while sarama brings dead brokers back
+		return nil, sarama.ErrOutOfBrokers
 	}
-	res, err := client.LeastLoadedBroker().GetMetadata(sarama.NewMetadataRequest(client.Config().Version, names))
+	res, err := broker.GetMetadata(sarama.NewMetadataRequest(client.Config().Version, slices.Collect(maps.Keys(topics))))
 	if err != nil {
-		return ids
+		return nil, err
 	}
+	ids := make(map[string]TopicID, len(topics))
 	for _, t := range res.Topics {
-		ids[t.Name] = TopicID(t.Uuid)
+		switch {
+		case errors.Is(t.Err, sarama.ErrNoError):
+			ids[t.Name] = TopicID(t.Uuid)
+		case !errors.Is(t.Err, sarama.ErrUnknownTopicOrPartition): // that one is gone
+			return nil, fmt.Errorf("topic %q: %w", t.Name, t.Err)
+		}
 	}
-	return ids
+	return ids, nil
 }
 
 // committedOffsets asks for the committed offsets of the claims. sarama does not tell an offset that was never committed from one

@@ -86,8 +86,12 @@ func (m *membership) count() map[string]int {
 
 // changedIDs reports whether a topic was created again under its name.
 func (w *topicWatch) changedIDs() bool {
-	for name, id := range topicIDs(w.client, w.topics) {
-		if before := w.ids[name]; before != (TopicID{}) && id != (TopicID{}) && id != before {
+	ids, err := topicIDs(w.client, w.topics)
+	if err != nil {
+		return false // asked again soon
+	}
+	for name, id := range ids {
+		if w.isOther(name, id) {
 			w.log.Error("einmal: the topic was created again under the same name", slog.String(attrTopic, name))
 			return true
 		}
@@ -95,18 +99,25 @@ func (w *topicWatch) changedIDs() bool {
 	return false
 }
 
+// isOther reports whether id is not the one that the topic had in the last session. A zero id is one that is not known.
+func (r *running) isOther(name string, id TopicID) bool {
+	before := r.ids[name]
+	return before != (TopicID{}) && id != (TopicID{}) && id != before
+}
+
 // learnIDs asks for the topics' ids and notes which topics were created again since the session before: what was committed for them
 // means nothing now.
-func (s *session) learnIDs() {
+func (s *session) learnIDs() error {
+	ids, err := topicIDs(s.client, s.topics)
+	if err != nil {
+		return err
+	}
 	s.recreated = map[string]bool{}
-	for name, id := range topicIDs(s.client, s.topics) {
-		if id == (TopicID{}) {
-			continue // the broker does not tell, or the topic is gone
-		}
-		before := s.ids[name]
-		s.recreated[name] = before != (TopicID{}) && before != id
+	for name, id := range ids {
+		s.recreated[name] = s.isOther(name, id)
 		s.ids[name] = id
 	}
+	return nil
 }
 
 // topicID returns the id of a topic, zero if it is not known.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -50,6 +51,10 @@ func validateBrokers(p *problems, brokers []string) {
 		p.add("Config.Brokers", `is empty: give at least one address, "localhost:9092" for example`)
 	}
 	for i, b := range brokers {
+		if strings.Contains(b, "@") { // the text must not repeat what stands before it
+			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `holds a user or a password: write "host:port" alone, and set Net.SASL in Config.Sarama`)
+			continue
+		}
 		host, port, err := net.SplitHostPort(b)
 		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
 			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `%q is not an address: write "host:port", without a scheme`, b)
@@ -113,4 +118,24 @@ func flatten(err error) []error {
 		return all
 	}
 	return []error{err}
+}
+
+// validateTopic checks the fields of a topic, but for its chain.
+func validateTopic(name string, t Topic) (errs []error) {
+	if name == "" {
+		errs = append(errs, errors.New("the name is empty: give the topic's name"))
+	}
+	if t.Workers < 0 {
+		errs = append(errs, fmt.Errorf("Workers is %d: give a positive number, or 0 for the default", t.Workers))
+	}
+	among := func(field string, value, last int, names string) {
+		if value < 0 || value > last {
+			errs = append(errs, fmt.Errorf("%s is %d: use %s", field, value, names))
+		}
+	}
+	among("OnFailure", int(t.OnFailure), int(Stop), "KeepTrying or Stop")
+	among("Order", int(t.Order), int(Unordered), "PartitionOrder, KeyOrder or Unordered")
+	among("OutOfRange", int(t.OutOfRange), int(Fail), "ToOldest, ToNewest or Fail")
+	among("OnStuck", int(t.OnStuck), int(LeaveGroup), "StopConsumer or LeaveGroup")
+	return errs
 }
