@@ -33,7 +33,6 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 		// Without its topic's id a message would have another identity than after the next rebalance.
 		return fmt.Errorf("ask for the ids of the topics: %w", err)
 	}
-	s.change(Running, Starting, Left)
 	s.sessionBegan = time.Now()
 	s.committed = committedOffsets(s.client, s.cfg.Group, sess.Claims())
 	if s.cfg.Rebalance != Cooperative {
@@ -43,6 +42,7 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	}
 	w := &topicWatch{membership: s.membership, partitions: s.count(), end: s.end}
 	s.watching.Go(func() { w.run(sess.Context()) })
+	s.change(Running, Starting, Left) // when the positions are set: Ready says that nothing from now on is missed
 	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
 	return nil
 }
