@@ -57,7 +57,7 @@ func TestKillBetweenCommitAndMark(t *testing.T) {
 		t.Run(fmt.Sprintf("naive=%t", naive), func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			s := testStory(t, serverstest.InProcess(t), storyOptions{seed: 1, naive: naive, work: 2 * time.Millisecond, out: &out})
+			s := testStory(t, serverstest.InProcess(t), storyOptions{seed: 1, naive: naive, work: 2 * time.Millisecond, armed: time.Minute, out: &out})
 			for i := range 20 {
 				id := fmt.Sprint("order-", i)
 				s.events = append(s.events, event{id: id, order: Order{ID: id, Cents: 1}})
