@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/einmal-go/einmal/internal/servers"
 )
 
 // A worker that is killed while it waits to join becomes a member that holds partitions. It must be expired.
@@ -34,7 +36,7 @@ func TestMemberThatDiedWhileJoiningIsExpired(t *testing.T) {
 	await("a group with a dead member", "Stable", 2)
 
 	var background sync.WaitGroup
-	background.Go(func() { expireGhosts(ctx, s.fake, s.target) })
+	background.Go(func() { servers.ExpireGhosts(ctx, s.fake, s.group) })
 	defer background.Wait()
 	defer cancel()
 	await("it is expired", "Stable", 1)

@@ -110,7 +110,7 @@ func (s *story) run(ctx context.Context) error {
 	if s.fake != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var background sync.WaitGroup
-		background.Go(func() { expireGhosts(ctx, s.fake, s.target) })
+		background.Go(func() { servers.ExpireGhosts(ctx, s.fake, s.group) })
 		defer background.Wait()
 		defer cancel()
 	}
