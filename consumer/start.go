@@ -47,10 +47,8 @@ func closeClient(client sarama.Client) {
 
 // run begins what goes on until Run returns.
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
-	r := &running{
-		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group),
-		hooks: newHookRunner(c.cfg.Hooks), ids: map[string]TopicID{},
-	}
+	log := c.cfg.Logger.With(attrGroup, c.cfg.Group)
+	r := &running{Consumer: c, log: log, hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}}
 	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
@@ -143,6 +141,7 @@ func findTopic(ctx context.Context, client sarama.Client, name string) error {
 	refresh := func() (struct{}, error) { return struct{}{}, client.RefreshMetadata(name) }
 	for {
 		_, err := bounded(ctx, 0, refresh, func(struct{}) {})
+		err = exceptLeaderless(err) // it exists
 		final := err == nil || errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic) ||
 			errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 		if final || !pause(ctx, startRetry) {
