@@ -37,8 +37,12 @@ func consume(ctx context.Context, args []string) error {
 				b := &bare{handle: func(*sarama.ConsumerMessage) error { return nil }, meter: m}
 				return m.until(ctx, func(ctx context.Context) error { return b.consume(ctx, kafka.Addrs, topic) })
 			}},
-			{"einmal", func(ctx context.Context) (float64, error) { return empty(ctx, kafka.Addrs, topic, *messages, consumer.PartitionOrder) }},
-			{"einmal, KeyOrder", func(ctx context.Context) (float64, error) { return empty(ctx, kafka.Addrs, topic, *messages, consumer.KeyOrder) }},
+			{"einmal", func(ctx context.Context) (float64, error) {
+				return empty(ctx, kafka.Addrs, topic, *messages, consumer.PartitionOrder)
+			}},
+			{"einmal, KeyOrder", func(ctx context.Context) (float64, error) {
+				return empty(ctx, kafka.Addrs, topic, *messages, consumer.KeyOrder)
+			}},
 		})
 		if err != nil {
 			return err

@@ -73,9 +73,15 @@ func dedup(ctx context.Context, args []string) error {
 		n := *messages * int(partitions)
 		results, err := interleave(ctx, *rounds, []side{
 			{"plain loop", func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.plain) }},
-			{"einmal", func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.einmal(consumer.PartitionOrder, 0)) }},
-			{"einmal, 16 by key", func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.einmal(consumer.KeyOrder, 16)) }},
-			{"einmal, 32 by key", func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.einmal(consumer.KeyOrder, 32)) }},
+			{"einmal", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.einmal(consumer.PartitionOrder, 0))
+			}},
+			{"einmal, 16 by key", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.einmal(consumer.KeyOrder, 16))
+			}},
+			{"einmal, 32 by key", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.einmal(consumer.KeyOrder, 32))
+			}},
 		})
 		if err != nil {
 			return err
