@@ -2,10 +2,12 @@ package consumer_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -133,5 +135,25 @@ func TestCommitsAreFew(t *testing.T) {
 	}
 	if n, most := commits.Hits(), 3+int(time.Since(began)/time.Second); n < 1 || n > most {
 		t.Errorf("%d commits, want one a second and one at the end, at most %d", n, most)
+	}
+}
+
+// A commit that is refused is told, and made up for by the next one.
+func TestRefusedCommitIsLogged(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic, group := b.Topic(t, 1), serverstest.Group(t)
+	b.Produce(t, records(topic, 1, 5)...)
+	refused := b.Fake.Fault(forever(kmsg.OffsetCommit, kerr.OffsetMetadataTooLarge))
+	var log lines
+	var s seen
+	cfg := config(b, group, topic, &s)
+	cfg.Logger = log.logger()
+	m := start(t, cfg)
+	eventually(t, "it is told", func() bool { return s.len() == 5 && strings.Contains(log.String(), "reports an error") })
+	refused.Remove()
+	eventually(t, "the next commit makes up for it", func() bool { return b.Committed(t, group, topic)[0] == 5 })
+	if err := m.stop(); err != nil || s.len() != 5 {
+		t.Errorf("Run returned %v, %d were handled", err, s.len())
 	}
 }

@@ -40,6 +40,9 @@ func TestClientErrorsAreLogged(t *testing.T) {
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}
+	if n := strings.Count(log.String(), "joined the group"); n != 1 {
+		t.Errorf("it took %d sessions: one partition cost the others theirs", n)
+	}
 }
 
 // fetched answers fetches by hand as long as batch returns one for the offset that is asked for. The topic has one partition.
