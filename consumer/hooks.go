@@ -59,10 +59,10 @@ func (r *hookRunner) run(f func()) {
 	f()
 }
 
-// close waits for the events that are queued.
-func (r *hookRunner) close() {
+// close waits for the events that are queued, and reports whether the hooks have returned in time.
+func (r *hookRunner) close() bool {
 	close(r.events)
-	<-r.done
+	return waitFor(r.done, closeTimeout)
 }
 
 func (r *hookRunner) call(f func()) {

@@ -102,6 +102,7 @@ func (m *membership) sessions() error {
 		}
 		if err != nil {
 			m.log.Warn("einmal: joining or leaving the group failed, trying again", slog.Any("error", err))
+			m.change(Left, Running) // until the next assignment
 		}
 		short = m.countShort(short, err)
 		if !m.wait(m.rejoinDelay(short)) {
@@ -216,5 +217,19 @@ func (m *membership) readErrors() {
 	defer close(m.reader)
 	for err := range m.group.Errors() {
 		m.errors.warn(err)
+		m.note(err)
+	}
+}
+
+// note keeps the error of a partition for Status, until something of it is fetched.
+func (m *membership) note(err error) {
+	var failed *sarama.ConsumerError
+	if !errors.As(err, &failed) || failed.Topic == "" {
+		return
+	}
+	for _, cl := range m.allClaims() {
+		if cl.topic.name == failed.Topic && cl.partition == failed.Partition {
+			cl.cannotRead(failed.Err)
+		}
 	}
 }

@@ -17,9 +17,19 @@ import (
 // startRetry is the pause between two tries to reach a server at the start.
 const startRetry = 500 * time.Millisecond
 
-// start reaches the brokers and the databases and checks all that they can tell. It returns nil, nil if ctx ends meanwhile.
+// start reaches the brokers and the databases and checks all that they can tell. It returns nil, nil if ctx ends
+// meanwhile, or Abort is called.
 func (c *Consumer) start(ctx context.Context) (*running, error) {
-	limited, cancel := context.WithTimeout(ctx, c.cfg.StartTimeout)
+	starting, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		select {
+		case <-c.abort:
+			end()
+		case <-starting.Done():
+		}
+	}()
+	limited, cancel := context.WithTimeout(starting, c.cfg.StartTimeout)
 	defer cancel()
 	links := make(chan error, 1)
 	go func() { links <- c.checkLinks(limited) }()
@@ -28,12 +38,12 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 		err = c.checkTopics(limited, client)
 	}
 	err = errors.Join(err, <-links)
-	if err == nil && ctx.Err() == nil {
+	if err == nil && starting.Err() == nil {
 		return c.run(ctx, client), nil
 	}
 	c.dialer.end() // what still waits for an answer in the background ends with its connection
 	closeClient(client)
-	if ctx.Err() != nil {
+	if starting.Err() != nil {
 		return nil, nil //nolint:nilnil // documented
 	}
 	return nil, err
