@@ -24,7 +24,7 @@ func quick(c *sarama.Config) {
 // each of the ways in which partitions move.
 var rebalances = []consumer.Rebalance{consumer.Eager, consumer.ToCooperative, consumer.Cooperative}
 
-// Members come and go under load: 1 -> 3 -> 1. Nothing is lost, and what was in work is finished before it moves, so nothing comes twice.
+// Members come and go under load: 1 -> 4 -> 1. Nothing is lost, and what was in work is finished before it moves, so nothing comes twice.
 func TestMembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, rebalance := range rebalances {
@@ -41,7 +41,7 @@ func TestMembersComeAndGo(t *testing.T) {
 				}))
 				cfg.Sarama, cfg.Rebalance = quick, rebalance
 				members := []*member{start(t, cfg)}
-				for k := 2; k <= 3; k++ {
+				for k := 2; k <= 4; k++ {
 					members = append(members, start(t, cfg))
 					eventually(t, fmt.Sprint(k, " members share the partitions"), func() bool { return shared(members, 6) })
 				}
