@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +28,7 @@ type Cluster struct {
 	end   func() error // after the nodes
 
 	mu   sync.Mutex
-	down map[int]bool // nodes that were ended or frozen
+	down map[int]nodeSignal // what nodes that do not answer were sent
 }
 
 // clusterNode is one node, whatever it runs in.
@@ -153,17 +154,18 @@ func (c *Cluster) Node(addr string) int {
 // Kill ends a node as SIGKILL does, and waits until it has ended.
 func (c *Cluster) Kill(node int) error { return c.endNode(node, kill) }
 
+// KillAll kills all nodes at once.
+func (c *Cluster) KillAll() error { return c.each(func(i int) error { return c.Kill(i + 1) }) }
+
 // Terminate ends a node as SIGTERM does: it hands its partitions over first. It waits until it has ended.
 func (c *Cluster) Terminate(node int) error { return c.endNode(node, terminate) }
 
 func (c *Cluster) endNode(node int, s nodeSignal) error {
-	n := c.nodes[node-1]
-	c.mark(node, true)
-	if err := n.signal(s); err != nil {
+	if err := c.send(node, s); err != nil {
 		return fmt.Errorf("end node %d: %w", node, err)
 	}
 	select {
-	case <-n.ended():
+	case <-c.nodes[node-1].ended():
 		return nil
 	case <-time.After(startTimeout):
 		return fmt.Errorf("node %d does not end", node)
@@ -171,34 +173,43 @@ func (c *Cluster) endNode(node int, s nodeSignal) error {
 }
 
 // Freeze has a node stand still: it answers nothing, and its connections stay open.
-func (c *Cluster) Freeze(node int) error {
-	c.mark(node, true)
-	return c.nodes[node-1].signal(freeze)
-}
+func (c *Cluster) Freeze(node int) error { return c.send(node, freeze) }
 
 // Thaw has a frozen node go on.
-func (c *Cluster) Thaw(node int) error {
-	c.mark(node, false)
-	return c.nodes[node-1].signal(thaw)
+func (c *Cluster) Thaw(node int) error { return c.send(node, thaw) }
+
+func (c *Cluster) send(node int, s nodeSignal) error {
+	c.mark(node, s)
+	return c.nodes[node-1].signal(s)
 }
 
-// mark remembers whether a node answers.
-func (c *Cluster) mark(node int, down bool) {
+// mark remembers which nodes do not answer, and why.
+func (c *Cluster) mark(node int, s nodeSignal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.down == nil {
-		c.down = map[int]bool{}
+	if s == thaw {
+		delete(c.down, node)
+		return
 	}
-	c.down[node] = down
+	if c.down == nil {
+		c.down = map[int]nodeSignal{}
+	}
+	c.down[node] = s
 }
 
-// up are the addresses of the nodes that were neither ended nor frozen.
-func (c *Cluster) up() []string {
+// downs are the nodes that do not answer, with what they were sent.
+func (c *Cluster) downs() map[int]nodeSignal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return maps.Clone(c.down)
+}
+
+// up are the addresses of the nodes that answer.
+func (c *Cluster) up() []string {
 	var addrs []string
+	down := c.downs()
 	for i, addr := range c.Addrs {
-		if !c.down[i+1] {
+		if _, is := down[i+1]; !is {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -211,7 +222,7 @@ func (c *Cluster) Start(ctx context.Context, nodes ...int) error {
 		if err := c.nodes[node-1].run(); err != nil {
 			return fmt.Errorf("start node %d: %w", node, err)
 		}
-		c.mark(node, false)
+		c.mark(node, thaw)
 	}
 	for _, node := range nodes {
 		if err := c.await(ctx, node); err != nil {
@@ -219,6 +230,20 @@ func (c *Cluster) Start(ctx context.Context, nodes ...int) error {
 		}
 	}
 	return nil
+}
+
+// Restore starts what has ended, thaws what is frozen, and settles, so that a test finds the cluster as the one before did.
+func (c *Cluster) Restore(ctx context.Context) error {
+	for node, s := range c.downs() {
+		again := func() error { return c.Start(ctx, node) }
+		if s == freeze {
+			again = func() error { return c.Thaw(node) }
+		}
+		if err := again(); err != nil {
+			return err
+		}
+	}
+	return c.Settle(ctx)
 }
 
 // Close ends the nodes and removes their files.

@@ -1,0 +1,196 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// readTimeout is how long a member waits for a broker that does not answer: so long it does not notice that one stands still.
+const readTimeout = 12 * time.Second
+
+// scene is two members on a topic, beside a plain group in the full form, before something is broken.
+type scene struct {
+	*world
+	groups      []*group
+	coordinator int
+	controller  int
+	began       time.Time
+}
+
+// lap logs how far the test has come.
+func (s *scene) lap(what string) {
+	s.t.Helper()
+	s.t.Logf("%6.1f s %s", time.Since(s.began).Seconds(), what)
+}
+
+// setScene starts the members. Their groups are coordinated by the node of the active controller, or by another one.
+func setScene(t *testing.T, onController bool) *scene {
+	t.Helper()
+	s := &scene{began: time.Now(), world: newWorld(t)}
+	s.lap("the backlog is there")
+	s.controller = s.world.controller()
+	s.coordinator = s.controller
+	if !onController {
+		s.coordinator = other(s.controller)
+	}
+	s.groups = append(s.groups, s.newGroup(einmal, s.coordinator))
+	if *full {
+		s.groups = append(s.groups, s.newGroup(plain, s.coordinator))
+	}
+	for _, g := range s.groups {
+		g.bothJoin()
+	}
+	s.look(2 * time.Second)
+	t.Cleanup(s.restore)
+	s.lap("all members are at work")
+	return s
+}
+
+// restore brings all nodes back, whatever the test has left.
+func (s *scene) restore() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if err := s.cluster.Restore(ctx); err != nil {
+		s.t.Errorf("the cluster is not whole again: %v", err)
+	}
+	s.lap("the cluster is whole")
+}
+
+// look lets some time go by in which nothing is to happen.
+func (s *scene) look(d time.Duration) { time.Sleep(d) }
+
+// awaitResumed waits until every partition of every group is consumed.
+func (s *scene) awaitResumed() {
+	s.t.Helper()
+	for _, g := range s.groups {
+		eventually(s.t, 2*time.Minute, g.client+" consumes all partitions again", func() bool { return g.active(partitions, 500*time.Millisecond) })
+	}
+}
+
+// end lets all be consumed, stops the members and judges them.
+func (s *scene) end(e episode) {
+	s.t.Helper()
+	e.to = time.Now()
+	s.lap("all is well again")
+	s.finish(s.groups...)
+	s.lap("all is consumed and committed")
+	for _, g := range s.groups {
+		g.stop()
+	}
+	s.lap("all members have stopped")
+	for _, g := range s.groups {
+		g.judge(e)
+	}
+}
+
+// roles says what a node was, for the table.
+func (s *scene) roles(node int) string {
+	if node == s.controller {
+		return "it had the active controller"
+	}
+	return "the active controller was elsewhere"
+}
+
+// killed kills a node, waits until consumption has resumed, and starts the node again.
+func (s *scene) killed(node int) {
+	s.t.Helper()
+	must(s.t, s.cluster.Kill(node))
+	s.look(3 * time.Second) // what is in memory
+	s.awaitResumed()
+	s.lap("all partitions are consumed after the kill")
+	must(s.t, s.cluster.Start(s.t.Context(), node))
+	s.lap("the node is back")
+	s.look(2 * time.Second)
+	s.awaitResumed()
+	s.lap("all partitions are consumed after the restart")
+}
+
+func fencing() time.Duration { return current().brokerSession + current().margin }
+
+func TestLeaderKilled(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	need(t)
+	onlyFull(t)
+	s := setScene(t, false)
+	victim := other(s.coordinator, s.controller)
+	e := episode{name: "SIGKILL leader, not coordinator", from: time.Now(), led: s.ledBy(victim), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(victim)}
+	s.killed(victim)
+	s.end(e)
+}
+
+func TestCoordinatorKilled(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	need(t)
+	onlyFull(t)
+	//nolint:paralleltest // as above
+	for _, onController := range []bool{false, true} {
+		t.Run(fmt.Sprintf("with the controller %v", onController), func(t *testing.T) {
+			s := setScene(t, onController)
+			e := episode{name: "SIGKILL coordinator and leader", from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
+			s.killed(s.coordinator)
+			s.end(e)
+		})
+	}
+}
+
+// A leader that is not the coordinator is killed and comes back, and then the coordinator.
+func TestLeaderAndCoordinatorKilledInTurn(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	s := setScene(t, true)
+	first := other(s.coordinator)
+	e := episode{name: "SIGKILL leader, restart, SIGKILL coordinator", from: time.Now(), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: "the coordinator had the active controller"}
+	// leadership stays where the first kill has moved it to
+	e.led = append(s.ledBy(first), s.ledBy(s.coordinator)...)
+	s.killed(first)
+	e.led = append(e.led, s.ledBy(s.coordinator)...)
+	s.killed(s.coordinator)
+	s.end(e)
+}
+
+// The coordinator stands still: nobody refuses a connection, nobody answers.
+func TestCoordinatorFrozen(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	//nolint:paralleltest // as above
+	for _, d := range current().freezes {
+		t.Run(d.String(), func(t *testing.T) {
+			s := setScene(t, false)
+			e := episode{
+				name: fmt.Sprintf("SIGSTOP coordinator and leader, %v", d), from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true,
+				gapLed: max(current().brokerSession, readTimeout) + current().margin, gapOthers: current().calm, note: s.roles(s.coordinator),
+			}
+			must(t, s.cluster.Freeze(s.coordinator))
+			s.look(d)
+			must(t, s.cluster.Thaw(s.coordinator))
+			s.look(2 * time.Second)
+			s.awaitResumed()
+			s.end(e)
+		})
+	}
+}
+
+func TestCoordinatorRestarted(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	need(t)
+	onlyFull(t)
+	s := setScene(t, false)
+	e := episode{name: "SIGTERM coordinator, restart", from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
+	must(t, s.cluster.Terminate(s.coordinator))
+	must(t, s.cluster.Start(t.Context(), s.coordinator))
+	s.look(2 * time.Second)
+	s.awaitResumed()
+	s.end(e)
+}
+
+// All brokers are killed at once, and come back. Whether the sessions last is a matter of how long that takes.
+func TestAllBrokersAway(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	s := setScene(t, false)
+	e := episode{name: fmt.Sprintf("SIGKILL all, %v", current().down), from: time.Now(), led: []int32{0, 1, 2, 3, 4, 5}}
+	must(t, s.cluster.KillAll())
+	s.look(current().down)
+	began := time.Now()
+	must(t, s.cluster.Start(t.Context(), 1, 2, 3))
+	back := time.Now()
+	s.awaitResumed()
+	e.gapLed = back.Sub(e.from) + fencing()
+	e.note = fmt.Sprintf("the brokers answered %s after their start, %s after the fault", seconds(back.Sub(began)), seconds(back.Sub(e.from)))
+	s.look(3 * time.Second)
+	s.awaitResumed()
+	s.end(e)
+}
