@@ -104,8 +104,8 @@ func (c *crowd) feed(due int) {
 	if n := query[int](c.world, `select count(*) from effect`); n > c.effects {
 		c.effects, c.grown = n, time.Now()
 	}
-	if time.Since(c.grown) > time.Minute {
-		c.t.Fatalf("nothing has taken effect for a minute, after %d of %d events", c.effects, len(c.ids))
+	if time.Since(c.grown) > patience {
+		c.t.Fatalf("nothing has taken effect for %v, after %d of %d events", patience, c.effects, len(c.ids))
 	}
 	if c.produced >= due || len(c.ids)-c.effects > tooMany {
 		return
