@@ -3,6 +3,7 @@ package faulttest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -25,16 +26,23 @@ func (s *scene) lap(what string) {
 	s.t.Logf("%6.1f s %s", time.Since(s.began).Seconds(), what)
 }
 
-// setScene starts the members. Their groups are coordinated by the node of the active controller, or by another one.
-func setScene(t *testing.T, onController bool) *scene {
+// A choice is of the node that coordinates the groups.
+type choice func(s *scene) int
+
+// onController is the node of the active controller, elsewhere another one.
+func onController(s *scene) int { return s.controller }
+func elsewhere(s *scene) int    { return other(s.controller) }
+
+// atFirstAddress is the node whose address comes first: who asks one broker where the coordinator is, and always the same, asks it.
+func atFirstAddress(s *scene) int { return s.cluster.Node(slices.Min(s.cluster.Addrs)) }
+
+// setScene starts the members.
+func setScene(t *testing.T, coordinator choice) *scene {
 	t.Helper()
 	s := &scene{began: time.Now(), world: newWorld(t)}
 	s.lap("the backlog is there")
 	s.controller = s.world.controller()
-	s.coordinator = s.controller
-	if !onController {
-		s.coordinator = other(s.controller)
-	}
+	s.coordinator = coordinator(s)
 	s.groups = append(s.groups, s.newGroup(einmal, s.coordinator))
 	if *full {
 		s.groups = append(s.groups, s.newGroup(plain, s.coordinator))
@@ -112,7 +120,7 @@ func fencing() time.Duration { return current().brokerSession + current().margin
 func TestLeaderKilled(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
 	need(t)
 	onlyFull(t)
-	s := setScene(t, false)
+	s := setScene(t, elsewhere)
 	victim := other(s.coordinator, s.controller)
 	e := episode{name: "SIGKILL leader, not coordinator", from: time.Now(), led: s.ledBy(victim), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(victim)}
 	s.killed(victim)
@@ -123,9 +131,9 @@ func TestCoordinatorKilled(t *testing.T) { //nolint:paralleltest // it breaks br
 	need(t)
 	onlyFull(t)
 	//nolint:paralleltest // as above
-	for _, onController := range []bool{false, true} {
-		t.Run(fmt.Sprintf("with the controller %v", onController), func(t *testing.T) {
-			s := setScene(t, onController)
+	for name, coordinator := range map[string]choice{"with the controller": onController, "without it": elsewhere} {
+		t.Run(name, func(t *testing.T) {
+			s := setScene(t, coordinator)
 			e := episode{name: "SIGKILL coordinator and leader", from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
 			s.killed(s.coordinator)
 			s.end(e)
@@ -135,7 +143,7 @@ func TestCoordinatorKilled(t *testing.T) { //nolint:paralleltest // it breaks br
 
 // A leader that is not the coordinator is killed and comes back, and then the coordinator.
 func TestLeaderAndCoordinatorKilledInTurn(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
-	s := setScene(t, true)
+	s := setScene(t, onController)
 	first := other(s.coordinator)
 	e := episode{name: "SIGKILL leader, restart, SIGKILL coordinator", from: time.Now(), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: "the coordinator had the active controller"}
 	// leadership stays where the first kill has moved it to
@@ -151,25 +159,38 @@ func TestCoordinatorFrozen(t *testing.T) { //nolint:paralleltest // it breaks br
 	//nolint:paralleltest // as above
 	for _, d := range current().freezes {
 		t.Run(d.String(), func(t *testing.T) {
-			s := setScene(t, false)
-			e := episode{
-				name: fmt.Sprintf("SIGSTOP coordinator and leader, %v", d), from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true,
-				gapLed: max(current().brokerSession, readTimeout) + current().margin, gapOthers: current().calm, note: s.roles(s.coordinator),
-			}
-			must(t, s.cluster.Freeze(s.coordinator))
-			s.look(d)
-			must(t, s.cluster.Thaw(s.coordinator))
-			s.look(2 * time.Second)
-			s.awaitResumed()
-			s.end(e)
+			s := setScene(t, atFirstAddress)
+			s.frozen(s.coordinator, "SIGSTOP coordinator and leader", d)
 		})
 	}
+}
+
+func TestLeaderFrozen(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	need(t)
+	onlyFull(t)
+	s := setScene(t, elsewhere)
+	s.frozen(other(s.coordinator, s.controller), "SIGSTOP leader, not coordinator", 20*time.Second)
+}
+
+// frozen freezes a node for some time.
+func (s *scene) frozen(node int, name string, d time.Duration) {
+	s.t.Helper()
+	e := episode{
+		name: fmt.Sprintf("%s, %v", name, d), from: time.Now(), led: s.ledBy(node), keepSessions: true, nothingAgain: true,
+		gapLed: max(current().brokerSession, readTimeout) + current().margin, gapOthers: current().calm, note: s.roles(node),
+	}
+	must(s.t, s.cluster.Freeze(node))
+	s.look(d)
+	must(s.t, s.cluster.Thaw(node))
+	s.look(2 * time.Second)
+	s.awaitResumed()
+	s.end(e)
 }
 
 func TestCoordinatorRestarted(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
 	need(t)
 	onlyFull(t)
-	s := setScene(t, false)
+	s := setScene(t, elsewhere)
 	e := episode{name: "SIGTERM coordinator, restart", from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
 	must(t, s.cluster.Terminate(s.coordinator))
 	must(t, s.cluster.Start(t.Context(), s.coordinator))
@@ -180,7 +201,7 @@ func TestCoordinatorRestarted(t *testing.T) { //nolint:paralleltest // it breaks
 
 // All brokers are killed at once, and come back. Whether the sessions last is a matter of how long that takes.
 func TestAllBrokersAway(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
-	s := setScene(t, false)
+	s := setScene(t, elsewhere)
 	e := episode{name: fmt.Sprintf("SIGKILL all, %v", current().down), from: time.Now(), led: []int32{0, 1, 2, 3, 4, 5}}
 	must(t, s.cluster.KillAll())
 	s.look(current().down)
