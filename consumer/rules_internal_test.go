@@ -124,7 +124,7 @@ func TestAssignmentRevokesEarly(t *testing.T) {
 		t.Error("the partition that stays is stopped")
 	}
 	if !goes.stopped || goes.revoked.IsZero() {
-		t.Error("the partition that goes is not stopped")
+		t.Fatal("the partition that goes is not stopped")
 	}
 	began := time.Now()
 	if goes.drained(time.Hour); time.Since(began) > time.Second {
