@@ -35,8 +35,12 @@ var table = map[string]allowed{
 	"consumer/consumertest":   {module: []string{"consumer"}},
 	"dedupstore/storetest":    {module: []string{"dedupstore"}},
 	"dedupstore/memstore":     {module: []string{"dedupstore"}},
-	"dedupstore/pgxstore":     {module: []string{"dedupstore", "schema"}, others: []string{pgx}},
-	"dedupstore/internal/...": {module: []string{"dedupstore"}, others: []string{pgx}},
+	"dedupstore/pgxstore":     {module: []string{"dedupstore", "dedupstore/internal/record"}, others: []string{pgx}},
+
+	// what stores share: record knows no driver
+	"dedupstore/internal/record":    {module: []string{"dedupstore", "schema"}},
+	"dedupstore/internal/faultconn": {},
+	"dedupstore/internal/pgtest":    {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
 
 	// what tests and the demo share knows nothing of what they test and show
 	"internal/...": {module: []string{"internal/..."}, others: []string{
