@@ -20,6 +20,7 @@ type allowed struct {
 const (
 	sarama = "github.com/IBM/sarama"
 	pgx    = "github.com/jackc/pgx/v5"
+	bun    = "github.com/uptrace/bun"
 	otel   = "go.opentelemetry.io/otel" // its API: see never
 	all    = "..."
 )
@@ -32,15 +33,27 @@ var table = map[string]allowed{
 	"consumer":   {module: []string{"offsets"}, others: []string{sarama}},
 	"middleware": {module: []string{"consumer", "dedupstore"}, others: []string{otel}},
 
-	"consumer/consumertest":   {module: []string{"consumer"}},
-	"dedupstore/storetest":    {module: []string{"dedupstore"}},
-	"dedupstore/memstore":     {module: []string{"dedupstore"}},
-	"dedupstore/pgxstore":     {module: []string{"dedupstore", "dedupstore/internal/record"}, others: []string{pgx}},
+	"consumer/consumertest": {module: []string{"consumer"}},
+	"dedupstore/storetest":  {module: []string{"dedupstore"}},
+	"dedupstore/memstore":   {module: []string{"dedupstore"}},
+	"dedupstore/pgxstore":   {module: []string{"dedupstore", "dedupstore/internal/record"}, others: []string{pgx}},
+	"dedupstore/sqlstore":   {module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "schema"}},
+	"dedupstore/bunstore": {
+		module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "dedupstore/sqlstore", "schema"},
+		others: []string{bun},
+	},
 
-	// what stores share: record knows no driver
-	"dedupstore/internal/record":    {module: []string{"dedupstore", "schema"}},
+	// what stores share: no driver in it
+	"dedupstore/internal/record": {module: []string{"dedupstore", "schema"}},
+	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
+
+	// what their tests share
 	"dedupstore/internal/faultconn": {},
 	"dedupstore/internal/pgtest":    {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
+	"dedupstore/internal/sqltest": {
+		module: []string{"dedupstore", "dedupstore/internal/faultconn", "dedupstore/internal/pgtest", "dedupstore/sqlstore", "dedupstore/storetest", "schema"},
+		others: []string{pgx, bun, "modernc.org/sqlite"},
+	},
 
 	// what tests and the demo share knows nothing of what they test and show
 	"internal/...": {module: []string{"internal/..."}, others: []string{

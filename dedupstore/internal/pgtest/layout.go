@@ -23,7 +23,7 @@ type Layout struct {
 // The layouts.
 var (
 	Plain   = Layout{Name: "plain"}
-	Renamed = Layout{Name: "renamed", Schema: ` "Ä$1`, Table: `seen "by" us`}
+	Renamed = Layout{Name: "renamed", Schema: ` "Ä?0`, Table: `seen "by" us`}
 	Cheap   = Layout{Name: "do nothing", DoNothing: true}
 	ByHash  = Layout{
 		Name: "partitioned by hash", partitioned: "partition by hash (event_id)",

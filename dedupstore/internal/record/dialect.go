@@ -8,6 +8,8 @@ import (
 
 // Dialect is what a store asks about its database. A Dialect is safe for concurrent use.
 type Dialect interface {
+	Explainer
+
 	// Form returns how to record. It is found out by try when it is not known.
 	Form(ctx context.Context, try Attempt) (Form, error)
 
@@ -36,3 +38,25 @@ type Dialect interface {
 
 // Query runs a query outside of any transaction that answers with one row of one text.
 type Query func(ctx context.Context, sql string, args ...any) (string, error)
+
+// Explainer puts what happens to any database into words and classes.
+type Explainer interface {
+	// Invalid is the error of a call with arguments that no attempt can cure, or nil.
+	Invalid(configuration, key error) error
+	// Place is the error of Places.Enter.
+	Place(err error) error
+	// Waiting is the error of a call that did not get a connection, because ctx was done.
+	Waiting(ctx context.Context) error
+	// Done is the error of a call whose context is done: its error and its cause, and what failed for it, which may be nil.
+	Done(ctx context.Context, err error) error
+	// TxEnded adds to the function's error, if it has one that does not say so, that it ended the transaction.
+	TxEnded(err error) error
+	// Lost is the error of a function that returned nil although its connection was lost. err may be nil.
+	Lost(err error) error
+	// Swallowed is the error of a function that returned nil although one of its statements failed. err may be nil.
+	Swallowed(err error) error
+	// RowsOpen is the error of a function that left its connection busy.
+	RowsOpen() error
+	// Unknown is the error of a COMMIT that may have happened or not.
+	Unknown(err error) error
+}

@@ -8,13 +8,13 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// explainer puts errors into words that say what to do, and into classes. Each begins with the store's name.
+// explainer implements Explainer. Each error begins with the store's name.
 type explainer struct {
 	store string
 	cfg   Config
 }
 
-// Invalid is the error of a call with arguments that no attempt can cure, or nil.
+// Invalid implements Explainer.
 func (e *explainer) Invalid(configuration, key error) error {
 	switch {
 	case configuration != nil:
@@ -25,7 +25,7 @@ func (e *explainer) Invalid(configuration, key error) error {
 	return nil
 }
 
-// Done is the error of a call whose context is done: its error and its cause, and what failed for it, which may be nil.
+// Done implements Explainer.
 func (e *explainer) Done(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, cause(ctx)) {
 		return fmt.Errorf("%s: rolled back: %w", e.store, cause(ctx))
@@ -33,12 +33,12 @@ func (e *explainer) Done(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: rolled back: %w (%w)", e.store, cause(ctx), err)
 }
 
-// Waiting is the error of a call that did not get a connection, because ctx was done.
+// Waiting implements Explainer.
 func (e *explainer) Waiting(ctx context.Context) error {
 	return fmt.Errorf("%s: get a connection: %w", e.store, cause(ctx))
 }
 
-// TxEnded adds to the function's error, if it has one that does not say so, that it ended the transaction.
+// TxEnded implements Explainer.
 func (e *explainer) TxEnded(err error) error {
 	switch {
 	case err == nil:
@@ -49,7 +49,7 @@ func (e *explainer) TxEnded(err error) error {
 	return dedupstore.WithClass(dedupstore.Permanent, err)
 }
 
-// Lost is the error of a function that returned nil although its connection was lost.
+// Lost implements Explainer.
 func (e *explainer) Lost(err error) error {
 	const says = "%s: rolled back: the connection was lost while the function ran, and the function returned nil: return the errors of all statements"
 	if err == nil {
@@ -58,7 +58,7 @@ func (e *explainer) Lost(err error) error {
 	return dedupstore.WithClass(dedupstore.Unavailable, fmt.Errorf(says+": %w", e.store, err))
 }
 
-// Swallowed is the error of a function that returned nil although one of its statements failed.
+// Swallowed implements Explainer.
 func (e *explainer) Swallowed(err error) error {
 	const says = "%s: rolled back: a statement failed, and the function returned nil: return the errors of all statements, or set a savepoint before one that may fail"
 	if err == nil {
@@ -67,17 +67,17 @@ func (e *explainer) Swallowed(err error) error {
 	return fmt.Errorf(says+": %w", e.store, err)
 }
 
-// RowsOpen is the error of a function that left its connection busy.
+// RowsOpen implements Explainer.
 func (e *explainer) RowsOpen() error {
 	return fmt.Errorf("%s: rolled back: the function returned while rows or a batch of its were open: close them", e.store)
 }
 
-// Unknown is the error of a COMMIT that may have happened or not.
+// Unknown implements Explainer.
 func (e *explainer) Unknown(err error) error {
 	return fmt.Errorf("%s: commit: %w: call Once again, the record decides: %w", e.store, dedupstore.ErrOutcomeUnknown, err)
 }
 
-// Place is the error of Places.Enter.
+// Place implements Explainer.
 func (e *explainer) Place(err error) error { return fmt.Errorf("%s: %w", e.store, err) }
 
 // inClass gives the function's error a class, unless it has one.

@@ -36,7 +36,7 @@ func (p *Postgres) Form(ctx context.Context, try Attempt) (Form, error) {
 
 // noXmax reports whether the server cannot read xmax in the row that it wrote.
 func noXmax(err error) bool {
-	code := stateOf(err)
+	code := StateOf(err)
 	return code == codeNotSupported || code == "42703" && strings.Contains(err.Error(), "xmax")
 }
 
@@ -58,7 +58,7 @@ func (p *Postgres) RecordError(ctx context.Context, key dedupstore.Key, err erro
 	if ctx.Err() != nil {
 		return p.Done(ctx, err)
 	}
-	code := stateOf(err)
+	code := StateOf(err)
 	switch {
 	case dedupstore.ClassOf(err) != dedupstore.Unclassified:
 		return fmt.Errorf("%s: record the event: %w", p.store, err)
@@ -107,7 +107,7 @@ func (p *Postgres) misconfigurationError(ctx context.Context, code string, err e
 
 // FunctionError implements Dialect.
 func (p *Postgres) FunctionError(err error, lost bool) error {
-	code := stateOf(err)
+	code := StateOf(err)
 	class := classOfState(code)
 	if code == "" && lost {
 		class = dedupstore.Unavailable
@@ -118,7 +118,7 @@ func (p *Postgres) FunctionError(err error, lost bool) error {
 // CommitError implements Dialect. A server that answers with an error has rolled back, unless it ends the session or complains
 // about itself. Anything else leaves open whether it has committed.
 func (p *Postgres) CommitError(err error) error {
-	code := stateOf(err)
+	code := StateOf(err)
 	switch {
 	case code == codeIdleInTransaction:
 		return fmt.Errorf("%s: rolled back: the function left its transaction alone for longer than IdleTimeout (%v): raise it, or call other services before the first statement: %w", p.store, p.cfg.IdleTimeout, err)
@@ -129,11 +129,11 @@ func (p *Postgres) CommitError(err error) error {
 }
 
 // GiveUp implements Dialect.
-func (p *Postgres) GiveUp(err error) bool { return stateOf(err) == codeReadOnly }
+func (p *Postgres) GiveUp(err error) bool { return StateOf(err) == codeReadOnly }
 
 // ConnectError implements Dialect. A server that does not answer, that starts, or that has no place may take the next one.
 func (p *Postgres) ConnectError(err error) error {
-	code := stateOf(err)
+	code := StateOf(err)
 	remedy := connectRemedy(err, code)
 	if code == "" || classOfState(code) == dedupstore.Unavailable {
 		return fmt.Errorf("%s: %w: %s: %w", p.store, dedupstore.ErrUnavailable, remedy, err)

@@ -62,7 +62,7 @@ func (p *Postgres) Examine(ctx context.Context, ask Query) error {
 	}
 	text, err := ask(ctx, catalogueSQL, p.cfg.tableSQL(), quotedSchema)
 	if err != nil {
-		return p.as(max(classOfState(stateOf(err)), dedupstore.Unavailable), "look at the table %s: %w", p.cfg.tableSQL(), err)
+		return p.as(max(classOfState(StateOf(err)), dedupstore.Unavailable), "look at the table %s: %w", p.cfg.tableSQL(), err)
 	}
 	var c catalogue
 	if err := json.Unmarshal([]byte(text), &c); err != nil {

@@ -34,10 +34,10 @@ type sqliteIndex struct {
 // sqliteCatalogueSQL takes the table's name, and answers with one JSON text.
 const sqliteCatalogueSQL = `select json_object(
 'kind', coalesce((select type from sqlite_schema where name = ?1 and type in ('table', 'view')), ''),
-'columns', (select json_group_array(json_object('name', name, 'type', type)) from pragma_table_xinfo(?1)),
-'indexes', (select json_group_array(json_object('name', l.name, 'partial', json(iif(l.partial, 'true', 'false')), 'columns', json((
+'columns', json((select json_group_array(json_object('name', name, 'type', type)) from pragma_table_xinfo(?1))),
+'indexes', json((select json_group_array(json_object('name', l.name, 'partial', json(iif(l.partial, 'true', 'false')), 'columns', json((
 	select json_group_object(coalesce(i.name, ''), i.coll) from pragma_index_xinfo(l.name) i where i.key))))
-	from pragma_index_list(?1) l where l."unique"),
+	from pragma_index_list(?1) l where l."unique")),
 'file', (select coalesce(file, '') from pragma_database_list where name = 'main'),
 'busy', (select timeout from pragma_busy_timeout))`
 
@@ -57,7 +57,6 @@ func (s *SQLite) Examine(ctx context.Context, ask Query) error {
 func (s *SQLite) problems(t *sqliteTable) []string {
 	var list []string
 	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	table := s.cfg.tableSQL()
 	if t.Busy <= 0 {
 		note("the connections do not wait for each other: set busy_timeout for each, by _pragma=busy_timeout(5000) in the DSN of modernc.org/sqlite")
 	}
@@ -70,22 +69,40 @@ func (s *SQLite) problems(t *sqliteTable) []string {
 		note("it is a %s, the record needs a table; move it away and run:\n%s", t.Kind, schema.SQLite.SQL(&schema.Config{ProcessedEvent: s.cfg.Table}))
 		return list
 	}
+	for _, problem := range slices.Concat(s.columnProblems(t), s.indexProblems(t)) {
+		note("%s", problem)
+	}
+	return list
+}
+
+func (s *SQLite) columnProblems(t *sqliteTable) []string {
+	var list []string
 	for _, column := range sqliteColumns {
 		i := slices.IndexFunc(t.Columns, func(c sqliteColumn) bool { return strings.EqualFold(c.Name, column.name) })
 		switch {
 		case i >= 0 && column.text && !hasTextAffinity(t.Columns[i].Type):
-			note("its column %s is of type %s, which may take different ids for the same: make it text, in a new table", column.name, t.Columns[i].Type)
+			list = append(list, fmt.Sprintf("its column %s is of type %s, which may take different ids for the same: make it text, in a new table", column.name, t.Columns[i].Type))
 		case i < 0 && (column.name != "duplicates" || !s.cfg.DoNothing):
-			note("its column %s is missing; %s", column.name, fmt.Sprintf(column.remedy, table))
+			list = append(list, fmt.Sprintf("its column %s is missing; "+column.remedy, column.name, s.cfg.tableSQL()))
+		}
+	}
+	return list
+}
+
+func (s *SQLite) indexProblems(t *sqliteTable) []string {
+	var list []string
+	note := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for _, index := range t.Indexes {
+		switch {
+		case !index.ofTheKey():
+		case index.folds():
+			note("its unique index %s does not compare byte by byte, and takes different ids for the same: make a new table", quote(index.Name))
+		case len(index.Columns) == 1:
+			note("its unique index %s takes different events for the same: drop it; where it is a primary key, make a new table", quote(index.Name))
 		}
 	}
 	if !slices.ContainsFunc(t.Indexes, sqliteIndex.arbiter) {
-		note("it has no unique index on exactly (event_id, consumer_id), compared byte by byte; run: create unique index %s on %s (event_id, consumer_id);", quote(s.cfg.Table+"_key"), table)
-	}
-	for _, index := range t.Indexes {
-		if index.narrow() {
-			note("its unique index %s takes different events for the same: drop it; where it is a primary key, make a new table", quote(index.Name))
-		}
+		note("it has no unique index on exactly (event_id, consumer_id); run: create unique index %s on %s (event_id, consumer_id);", quote(s.cfg.Table+"_key"), s.cfg.tableSQL())
 	}
 	return list
 }
@@ -111,20 +128,25 @@ func hasTextAffinity(typ string) bool {
 	return typ == "" || strings.Contains(typ, "CHAR") || strings.Contains(typ, "CLOB") || strings.Contains(typ, "TEXT") || strings.Contains(typ, "BLOB")
 }
 
-// arbiter reports whether ON CONFLICT (event_id, consumer_id) takes the index, and it compares byte by byte.
-func (i sqliteIndex) arbiter() bool {
-	return !i.Partial && len(i.Columns) == 2 && i.Columns["event_id"] == "BINARY" && i.Columns["consumer_id"] == "BINARY"
-}
+// arbiter reports whether ON CONFLICT (event_id, consumer_id) takes the index.
+func (i sqliteIndex) arbiter() bool { return !i.Partial && len(i.Columns) == 2 && i.ofTheKey() }
 
-// narrow reports whether the index refuses events that are different.
-func (i sqliteIndex) narrow() bool {
-	for column, collation := range i.Columns {
-		if column != "event_id" && column != "consumer_id" || column == "" {
+// ofTheKey reports whether the index has columns of the key only.
+func (i sqliteIndex) ofTheKey() bool {
+	for column := range i.Columns {
+		if column != "event_id" && column != "consumer_id" {
 			return false
 		}
+	}
+	return true
+}
+
+// folds reports whether the index takes different texts for the same.
+func (i sqliteIndex) folds() bool {
+	for _, collation := range i.Columns {
 		if collation != "BINARY" {
 			return true
 		}
 	}
-	return len(i.Columns) == 1
+	return false
 }

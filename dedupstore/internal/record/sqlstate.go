@@ -23,9 +23,12 @@ const (
 	codeStarting          = "57P03"
 )
 
-// stateOf returns the SQLSTATE of a server's answer, or "" if err is none. It knows pgx, bun's pgdriver, and drivers that do
+// CodeFailedTransaction is the SQLSTATE of any statement in a transaction in which another one has failed.
+const CodeFailedTransaction = "25P02"
+
+// StateOf returns the SQLSTATE of a server's answer, or "" if err is none. It knows pgx, bun's pgdriver, and drivers that do
 // as one of them.
-func stateOf(err error) string {
+func StateOf(err error) string {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {
 		return state.SQLState()

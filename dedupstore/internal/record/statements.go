@@ -10,8 +10,8 @@ type Statements struct {
 	// Guard sets the time-outs until the end of the transaction. Empty where the dialect has none.
 	Guard string
 
-	// Record takes the event's id and the consumer as its two parameters, and answers with one row, whose first column is
-	// whether the event was inserted, or with none if it was not. A second column has no meaning.
+	// Record takes the event's id and the consumer as its two parameters, and answers with one row of two columns, the first
+	// of which is whether the event was inserted, or with none if it was not.
 	Record string
 
 	// Guarded is Guard and Record in one statement, for drivers that cannot send two in one round trip. It waits for a lock of
@@ -19,7 +19,7 @@ type Statements struct {
 	Guarded string
 
 	// Same answers with a text that is empty, or with null, unless the transaction of Guard is the current one still. In one in
-	// which a statement failed it fails. Empty where COMMIT tells.
+	// which a statement failed it fails. Empty where COMMIT tells, and Begin fails within a transaction.
 	Same string
 }
 
@@ -67,11 +67,11 @@ func sqliteStatements(cfg *Config, form Form) Statements {
 		// SQLite has no xmax. The counter is 0 in a row that was inserted, and nowhere else.
 		Upsert: `insert into %s (event_id, consumer_id) values (?1, ?2)
 on conflict (event_id, consumer_id) do update set duplicates = duplicates + 1
-returning duplicates = 0`,
+returning duplicates = 0, null`,
 
 		DoNothing: `insert into %s (event_id, consumer_id) values (?1, ?2)
 on conflict (event_id, consumer_id) do nothing
-returning 1`,
+returning 1, null`,
 	}[form]
 	record = fmt.Sprintf(record, cfg.tableSQL())
 	return Statements{Record: record, Guarded: record}

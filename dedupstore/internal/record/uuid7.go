@@ -13,7 +13,7 @@ import (
 func newUUID7() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
-	_, _ = rand.Read(b[6:])                                               // never fails
+	_, _ = rand.Read(b[6:]) // never fails
 	b[6], b[8] = 0x70|b[6]&0x0f, 0x80|b[8]&0x3f
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
