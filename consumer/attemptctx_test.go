@@ -63,7 +63,7 @@ func TestAttemptContext(t *testing.T) {
 	}
 }
 
-func TestAttemptContextAllocates(t *testing.T) {
+func TestAttemptContextAllocates(t *testing.T) { //nolint:paralleltest // it counts the allocations of the whole process
 	parent := context.Background()
 	msg := &Message{}
 	c := &attemptContext{parent: parent, msg: msg} // a part of its item

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,7 +22,11 @@ type topic struct {
 	workers   *workers
 	limit     time.Duration // of an attempt, 0 for none
 	onStuck   OnStuck
-	chain     Handler
+
+	start      Start
+	outOfRange OutOfRange
+
+	chain Handler
 
 	partitionMessages int // Limits.PartitionMessages for this topic
 
@@ -31,7 +38,7 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
 	tp := &topic{
 		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
-		order: t.Order, workers: newWorkers(t), limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck,
+		order: t.Order, workers: newWorkers(t), limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
 		partitionMessages: cfg.Limits.PartitionMessages,
 	}
 	if t.ProcessingLimit == 0 {
@@ -44,26 +51,10 @@ func newTopic(cfg Config, name string) (*topic, error) {
 		tp.consumer = cfg.Group + "/" + name
 	}
 	if tp.eventID == nil {
-		tp.eventID = HeaderID("event-id")
-	}
-	var errs []error
-	if name == "" {
-		errs = append(errs, errors.New("the name is empty: give the topic's name"))
-	}
-	if t.OnFailure != KeepTrying && t.OnFailure != Stop {
-		errs = append(errs, fmt.Errorf("OnFailure is %d: use KeepTrying or Stop", int(t.OnFailure)))
-	}
-	if t.Order < PartitionOrder || t.Order > Unordered {
-		errs = append(errs, fmt.Errorf("Order is %d: use PartitionOrder, KeyOrder or Unordered", int(t.Order)))
-	}
-	if t.Workers < 0 {
-		errs = append(errs, fmt.Errorf("Workers is %d: give a positive number, or 0 for the default", t.Workers))
-	}
-	if t.OnStuck != StopConsumer && t.OnStuck != LeaveGroup {
-		errs = append(errs, fmt.Errorf("OnStuck is %d: use StopConsumer or LeaveGroup", int(t.OnStuck)))
+		tp.eventID = HeaderID(DefaultEventIDHeader)
 	}
 	err := tp.compose(t.Handler, append(append([]Middleware(nil), cfg.Middleware...), t.Middleware...))
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(append(validateTopic(name, t), err)...); err != nil {
 		return nil, err
 	}
 	return tp, nil
@@ -73,8 +64,8 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	if h == nil {
 		return errors.New("Handler is missing: set Topic.Handler")
 	}
-	if f, ok := h.(HandlerFunc); ok && f == nil {
-		return errors.New("Handler is a nil HandlerFunc: set Topic.Handler")
+	if isNil(h) {
+		return fmt.Errorf("Handler is a nil %s: set Topic.Handler", strings.TrimPrefix(fmt.Sprintf("%T", h), "consumer."))
 	}
 	links, err := Compose(h, mws)
 	if err != nil {
@@ -88,24 +79,31 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 // outermost first, so that each can be asked for what it offers. New does so with each topic, a Brancher with its branches.
 func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 	links := []Handler{h}
-	for i := len(mws) - 1; i >= 0; i-- {
-		if mws[i] == nil {
+	for i, mw := range slices.Backward(mws) {
+		if mw == nil {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) is nil: remove it", i)
 		}
-		if h = mws[i](h); h == nil {
+		next := h
+		if h = mw(next); h == nil || isNil(h) {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) returned a nil Handler: it must return a handler that calls the next one", i)
 		}
-		links = append(links, h)
+		if !same(h, next) { // a middleware that is switched off returns next itself
+			links = append(links, h)
+		}
 	}
 	slices.Reverse(links)
 	return links, nil
 }
 
-// Validator is implemented by links that can tell without I/O that they are put together wrongly, or stand where they must not.
-// New reports their errors. outside are the links around it, the outermost first; around a link of a branch, those outside of the
-// Brancher too.
-type Validator interface {
-	Validate(outside []Handler) error
+// isNil reports whether h is a pointer or a func that is nil: it would panic at the first message.
+func isNil(h Handler) bool {
+	v := reflect.ValueOf(h)
+	return (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
+}
+
+// same reports whether a and b are one and the same. Funcs cannot be compared; they have no methods that New asks for.
+func same(a, b Handler) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // validateLinks asks the links of a chain and of its branches.
@@ -190,14 +188,27 @@ func (l Link) String() string {
 }
 
 // check asks every link that can tell whether it will work.
-func (t *topic) check(ctx context.Context) error {
+func (t *topic) check(ctx context.Context) []error {
 	var errs []error
 	for _, h := range t.links {
 		if c, ok := h.(Checker); ok {
-			if err := c.Check(ctx); err != nil {
+			if err := checkLink(ctx, c); err != nil {
 				errs = append(errs, err)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errs
+}
+
+// checkLink contains a Check that panics, and leaves one behind that ignores its context.
+func checkLink(ctx context.Context, c Checker) error {
+	_, err := bounded(ctx, cancelGrace, func() (none struct{}, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("check: %w", &Panic{Value: v, Stack: debug.Stack()})
+			}
+		}()
+		return none, c.Check(ctx)
+	}, func(struct{}) {})
+	return err
 }

@@ -143,6 +143,29 @@ func TestAnyChain(t *testing.T) {
 	})
 }
 
+// A middleware that is switched off returns the next link itself. It is no second link.
+func TestMiddlewareThatAddsNothing(t *testing.T) {
+	t.Parallel()
+	off := func(next consumer.Handler) consumer.Handler { return next }
+	asked := 0
+	for _, h := range []consumer.Handler{nop, &linked{nop, consumer.LinkDedup}, valueLink{nop}, &validating{Handler: nop, validate: func([]consumer.Handler) error { asked++; return nil }}} {
+		cfg := valid()
+		cfg.Middleware = []consumer.Middleware{off, linkOf(consumer.LinkRetry), off}
+		cfg.Topics["orders"] = consumer.Topic{Handler: h, Middleware: []consumer.Middleware{off}}
+		if _, err := consumer.New(cfg); err != nil {
+			t.Errorf("%T: %v", h, err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("a link was asked %d times", asked)
+	}
+}
+
+// valueLink cannot be compared: it holds a func.
+type valueLink struct{ consumer.Handler }
+
+func (valueLink) Link() consumer.Link { return consumer.LinkTimeout }
+
 // All that is wrong with a chain is told at once, and for each topic that has it.
 func TestSeveralFaultsOfAChain(t *testing.T) {
 	t.Parallel()

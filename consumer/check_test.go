@@ -3,12 +3,15 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
@@ -160,5 +163,128 @@ func TestMissingTable(t *testing.T) {
 	eventually(t, "the messages are handled", func() bool { return s.len() == 2 })
 	if err := m.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A database that does not answer yet is waited for.
+func TestDatabaseThatStartsLater(t *testing.T) {
+	t.Parallel()
+	conf, err := pgxpool.ParseConfig(serverstest.DatabaseURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var up atomic.Bool
+	var refused atomic.Int32
+	dial := conf.ConnConfig.DialFunc
+	conf.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if !up.Load() {
+			refused.Add(1)
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return dial(ctx, network, addr)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	b.Produce(t, records(topic, 1, 1)...)
+	var s seen
+	charge := func(ctx context.Context, _ pgx.Tx, msg *consumer.Message) error { return s.Handle(ctx, msg) }
+	m := start(t, config(b, serverstest.Group(t), topic, middleware.Dedup(pgxstore.New(pool, nil), charge, nil)))
+	eventually(t, "the check is repeated", func() bool { return refused.Load() > 1 })
+	if p := m.Status().Phase; p != consumer.Starting {
+		t.Errorf("phase %s, want starting", p)
+	}
+	up.Store(true)
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the message is handled", func() bool { return s.len() == 1 })
+	if err := m.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What waiting does not cure is told at once, although another link of the topic asks for a delay.
+func TestCheckThatFailsBesideOneThatWaits(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	errDown := errors.New("the database is down")
+	waits := checking(func(context.Context) error { return consumer.RetryAfter(10*time.Millisecond, errDown) })
+	cfg := config(b, serverstest.Group(t), b.Topic(t, 1), waits)
+	cfg.Middleware = []consumer.Middleware{func(next consumer.Handler) consumer.Handler {
+		return &checked{next, func(context.Context) error { return errTable }}
+	}}
+	if err := startError(t, cfg, 0); !errors.Is(err, errTable) || !errors.Is(err, errDown) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// Topics are asked side by side: the one that waits leaves the others their time.
+func TestCheckOfOneTopicDoesNotDelayOthers(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	cfg := config(b, serverstest.Group(t), topic, checking(func(context.Context) error { return consumer.RetryAfter(time.Hour, errors.New("down")) }))
+	var ended atomic.Bool
+	last := topic + "-last"
+	cfg.Topics[last] = consumer.Topic{Handler: checking(func(ctx context.Context) error {
+		ended.Store(ctx.Err() != nil)
+		return ctx.Err()
+	})}
+	cfg.StartTimeout = time.Second
+	err := startError(t, cfg, cfg.StartTimeout)
+	if ended.Load() || strings.Contains(err.Error(), `topic "`+last+`": `) {
+		t.Errorf("the last topic was asked when the time was over: %v", err)
+	}
+}
+
+// A link that asks for no delay makes no hot loop.
+func TestCheckThatAsksForNoDelay(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	var asked atomic.Int64
+	cfg := config(b, serverstest.Group(t), b.Topic(t, 1), checking(func(context.Context) error {
+		asked.Add(1)
+		return consumer.RetryAfter(-time.Hour, errTable)
+	}))
+	cfg.StartTimeout = time.Second
+	says(t, startError(t, cfg, cfg.StartTimeout), errTable.Error())
+	if n := asked.Load(); n < 2 || n > 10 {
+		t.Errorf("asked %d times in a second", n)
+	}
+}
+
+func TestCheckThatPanics(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	err := startError(t, config(b, serverstest.Group(t), b.Topic(t, 1), checking(func(context.Context) error { panic("no pool") })), 0)
+	says(t, err, "check: panic: no pool")
+}
+
+// A Check that ignores its context keeps neither the error nor the end from coming.
+func TestCheckThatIgnoresItsContext(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	release, asked := make(chan struct{}), make(chan struct{}, 2)
+	defer close(release)
+	cfg := config(b, serverstest.Group(t), b.Topic(t, 1), checking(func(context.Context) error {
+		asked <- struct{}{}
+		<-release
+		return nil
+	}))
+	m := start(t, cfg)
+	receive(t, asked)
+	m.cancel()
+	receive(t, m.done)
+	if m.err != nil {
+		t.Errorf("Run returned %v", m.err)
+	}
+	cfg.StartTimeout = 100 * time.Millisecond
+	if err := startError(t, cfg, cfg.StartTimeout); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Run returned %v", err)
 	}
 }

@@ -21,7 +21,7 @@ type claim struct {
 	topicID   TopicID
 	session   sarama.ConsumerGroupSession
 	source    sarama.ConsumerGroupClaim
-	committed int64 // when the session began; 0 if nothing was, or it is not known
+	committed int64 // when the claim began; -1 if nothing was, or it is not known
 	since     time.Time
 
 	ctx    context.Context // of the handlers: not the session's, it outlives the session by the drain
@@ -44,6 +44,7 @@ type claim struct {
 	progress time.Time                     // when a message last finished
 	lastErr  error
 	paused   bool
+	revoked  time.Time     // when it became known that the partition goes
 	stopped  bool          // no message starts any more
 	idle     chan struct{} // closed when stopped and nothing runs
 	fenced   bool          // no mark is made any more
@@ -120,10 +121,10 @@ func (cl *claim) add(it *item, rec *sarama.ConsumerMessage) bool {
 // has outgrown it; without a committed offset this does nothing.
 func (cl *claim) restarted(offset int64) {
 	cl.session.ResetOffset(cl.topic.name, cl.partition, offset, "")
-	if cl.committed > 0 {
+	if cl.committed >= 0 {
 		cl.run.log.Error("einmal: the committed offset is out of range: records were deleted before they were read, or the topic was created again",
 			cl.attrs(slog.Int64("committed", cl.committed), slog.Int64(attrOffset, offset))...)
-		cl.run.hooks.outOfRange(cl, offset)
+		cl.run.hooks.outOfRange(cl.topic.name, cl.partition, offset)
 	}
 }
 

@@ -41,8 +41,20 @@ type Config struct {
 	DrainTimeout time.Duration
 
 	// StartTimeout is how long Run tries to reach the brokers and the databases at its start. Errors that waiting does not
-	// cure, a wrong password or a missing table, are returned at once. Default: DefaultStartTimeout.
+	// cure, a wrong password or a missing table, are returned at once, together with what the other servers have to say. Default:
+	// DefaultStartTimeout.
 	StartTimeout time.Duration
+
+	// Rebalance is how partitions move between members. It must be the same in all members, see ToCooperative. Default: Eager.
+	Rebalance Rebalance
+
+	// InstanceID makes this a static member (KIP-345): it keeps its partitions through a restart that is shorter than the
+	// session time-out, 20 s, and does not leave the group when it stops. It must be unique in the group, a stateful set's pod
+	// name for example. Default: a dynamic member.
+	InstanceID string
+
+	// LeaveOnStop makes a static member leave when it stops, for a scale-down.
+	LeaveOnStop bool
 
 	// StallTimeout is how long a partition may hold messages of which none finishes, before Ready is false. Default:
 	// DefaultStallTimeout.
@@ -78,6 +90,14 @@ type Topic struct {
 
 	// Middleware stands around Handler, inside Config.Middleware. The first is the outermost.
 	Middleware []Middleware
+
+	// Start says where a group begins that has no committed offset for a partition. Default: at the oldest message, so that
+	// none is skipped. It needs Config.Rebalance Eager.
+	Start Start
+
+	// OutOfRange says what happens where the committed offset is not in the log any more. Default: ToOldest. The others need
+	// Config.Rebalance Eager.
+	OutOfRange OutOfRange
 
 	// Order says which messages may be handled side by side. Default: PartitionOrder.
 	Order Order

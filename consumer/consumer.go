@@ -38,9 +38,14 @@ func (e *StopError) Unwrap() error { return e.Err }
 
 // Consumer is one member of a consumer group.
 type Consumer struct {
-	cfg    Config
-	sarama *sarama.Config
-	topics map[string]*topic
+	cfg      Config
+	sarama   *sarama.Config
+	dialer   *dialer
+	strategy *strategy
+	topics   map[string]*topic
+
+	abort     chan struct{} // closed by Abort
+	abortOnce sync.Once
 
 	mu     sync.Mutex
 	phase  Phase
@@ -51,11 +56,12 @@ type Consumer struct {
 // I/O: what only the servers can tell is checked by Run.
 func New(cfg Config) (*Consumer, error) {
 	cfg = cfg.withDefaults()
-	topics, sc, err := validate(cfg)
+	st := &strategy{kind: cfg.Rebalance}
+	topics, sc, err := validate(cfg, st)
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg, sarama: sc, topics: topics, phase: Created, claims: map[*claim]struct{}{}}, nil
+	return &Consumer{cfg: cfg, sarama: sc, dialer: newDialer(sc), strategy: st, topics: topics, abort: make(chan struct{}), phase: Created, claims: map[*claim]struct{}{}}, nil
 }
 
 // Run is New, then Consumer.Run.
@@ -100,6 +106,11 @@ func (c *Consumer) setPhase(p Phase) {
 	defer c.mu.Unlock()
 	c.phase = p
 }
+
+// Abort cuts a drain short, at a second signal for example: it ends Run as the end of its ctx does, and cancels the handlers'
+// contexts at once, so that what is in work rolls back and is delivered again. It may be called at any time, and returns at
+// once; Run returns when the handlers have, or a second later.
+func (c *Consumer) Abort() { c.abortOnce.Do(func() { close(c.abort) }) }
 
 // change sets the phase if it is one of those that may change to it.
 func (c *Consumer) change(to Phase, from ...Phase) bool {

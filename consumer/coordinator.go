@@ -1,47 +1,306 @@
 package consumer
 
 import (
+	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 )
 
 // groupClient is a client whose group coordinator has a connection of its own. sarama's Broker does one request at a time: on a
 // shared connection heartbeats, commits and joins would wait behind fetches that wait for messages.
+//
+// Where the coordinator does not answer, sarama tries the same broker a few times without a pause and ends the session: all
+// partitions stop, and what was finished is delivered again. Kafka itself moves the group to another broker within its broker
+// session time-out, and keeps its members. So the client waits for a coordinator that is connected, but no longer than a member
+// may go without one: later another member could own its partitions.
+//
+//	        asked for the coordinator
+//	┌──────────────┐  connection is open   ┌─────────┐
+//	│ seeking: ask │ ────────────────────▶ │ at hand │
+//	│ all brokers  │ ◀──────────────────── │         │
+//	└──────┬───────┘  connection was lost  └─────────┘
+//	       │ nothing within patience since it was last at hand, or grace since stop
+//	       ▼
+//	     lost: requests fail at once, the session ends
 type groupClient struct {
 	sarama.Client
+	group    string
+	stop     <-chan struct{} // the Consumer stops
+	patience time.Duration
 
-	mu  sync.Mutex
-	own *sarama.Broker
+	mu       sync.Mutex
+	own      *coordinator  // nil while there is none
+	deadline time.Time     // until when to seek
+	stopBy   time.Time     // the same, from the stop on
+	seeking  chan struct{} // closed when the search under way is over; nil if there is none
+	closed   bool
 }
 
-// Coordinator returns the coordinator of the group on its own connection.
-func (g *groupClient) Coordinator(group string) (*sarama.Broker, error) {
-	shared, err := g.Client.Coordinator(group)
-	if err != nil {
-		return nil, err
+const (
+	// patience is how long a member may be without a coordinator: longer than a broker's death is noticed and repaired
+	// (Kafka's broker.session.timeout.ms, 9 s, and a look-up), shorter than the group's session time-out, after which others
+	// own its partitions.
+	patience = 16 * time.Second
+	// stopGrace is how long a stopping Consumer waits for a coordinator, to commit and to leave.
+	stopGrace = 3 * time.Second
+	// lookupTimeout bounds the question for the coordinator, which is asked to all brokers at once: the one that is asked
+	// first can be the one that is frozen.
+	lookupTimeout = 2 * time.Second
+	seekPause     = 250 * time.Millisecond
+)
+
+// coordinator is a connection to the group's coordinator.
+type coordinator struct {
+	*sarama.Broker
+	dialer *dialer // of this connection alone
+}
+
+// end closes the connection. It first cuts it, so that a request that is under way does not keep it from closing.
+func (c *coordinator) end() {
+	c.dialer.end()
+	go func() { _ = c.Close() }() // waits for that request to fail; it may be closed already
+}
+
+// alive reports whether the connection is open, without waiting for the request that may be under way on it.
+func (c *coordinator) alive() bool { return c != nil && c.dialer.open() }
+
+func newGroupClient(client sarama.Client, group string, stop <-chan struct{}) *groupClient {
+	g := &groupClient{Client: client, group: group, stop: stop, patience: patience}
+	g.arm()
+	return g
+}
+
+// arm allows a new search, before a join.
+func (g *groupClient) arm() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.deadline = time.Now().Add(g.patience)
+}
+
+// lost reports whether the member has been without a coordinator for too long.
+func (g *groupClient) lost() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.own.alive() && time.Now().After(g.deadline)
+}
+
+// Coordinator returns the coordinator of the group on its own connection. It waits for one; when it has waited long enough, it
+// returns a broker that fails every request.
+func (g *groupClient) Coordinator(string) (*sarama.Broker, error) {
+	for {
+		own, found, wait, err := g.atHand()
+		if err != nil || own != nil {
+			return own, err
+		}
+		if !g.await(found, wait) {
+			return sarama.NewBroker("localhost:0"), nil // never opened
+		}
+	}
+}
+
+// atHand returns the coordinator, or else a search to wait for, and how long.
+func (g *groupClient) atHand() (own *sarama.Broker, found <-chan struct{}, wait time.Duration, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, 0, sarama.ErrClosedClient
+	}
+	now := time.Now()
+	if g.own.alive() {
+		g.deadline = now.Add(g.patience)
+		return g.own.Broker, nil, 0, nil
+	}
+	deadline := g.until(now)
+	if g.seeking == nil && now.Before(deadline) {
+		g.seeking = make(chan struct{})
+		go g.seek(deadline)
+	}
+	return nil, g.seeking, deadline.Sub(now), nil
+}
+
+// until returns the deadline, which comes near when the Consumer stops.
+func (g *groupClient) until(now time.Time) time.Time {
+	select {
+	case <-g.stop:
+		if g.stopBy.IsZero() {
+			g.stopBy = now.Add(stopGrace)
+		}
+		if g.stopBy.Before(g.deadline) {
+			return g.stopBy
+		}
+	default:
+	}
+	return g.deadline
+}
+
+// await waits for a search, and reports whether to look again.
+func (g *groupClient) await(found <-chan struct{}, wait time.Duration) bool {
+	if found == nil || wait <= 0 {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	stop := g.stop
+	if wait <= stopGrace {
+		stop = nil // it may be the stop that made it so short
+	}
+	select {
+	case <-found:
+		return true
+	case <-timer.C:
+		return false
+	case <-stop:
+		return true // there is less time now
+	}
+}
+
+// seek looks for the coordinator until it is connected, or the deadline has passed.
+func (g *groupClient) seek(deadline time.Time) {
+	var own *coordinator
+	for own == nil && time.Now().Before(deadline) && !g.isClosed() {
+		own = g.find()
+		if own == nil {
+			time.Sleep(seekPause)
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.own == nil || g.own.Addr() != shared.Addr() {
-		g.closeOwn()
-		g.own = sarama.NewBroker(shared.Addr())
+	if g.closed && own != nil {
+		own.end()
+	} else {
+		g.own = own
 	}
-	_ = g.own.Open(g.Config()) // an error here means that it is open; the first request reports a failed dial
-	return g.own, nil
+	close(g.seeking)
+	g.seeking = nil
+}
+
+// find asks for the coordinator and connects to it; nil if either fails.
+func (g *groupClient) find() *coordinator {
+	addr := g.lookup()
+	if addr == "" {
+		return nil
+	}
+	return g.connect(addr, g.Config().Net.DialTimeout+lookupTimeout)
+}
+
+// connect opens a connection, with all that belongs to it: TLS, SASL, the versions. A frozen broker accepts it and says nothing.
+func (g *groupClient) connect(addr string, timeout time.Duration) *coordinator {
+	conf := *g.Config()
+	c := &coordinator{Broker: sarama.NewBroker(addr), dialer: newDialer(&conf)}
+	if err := c.Open(&conf); err != nil {
+		return nil
+	}
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		_, _ = c.Connected() // waits until it is open, or has failed
+	}()
+	if !waitFor(opened, timeout) || !c.alive() {
+		c.end()
+		return nil
+	}
+	return c
+}
+
+// lookup asks all brokers at once, over connections of their own, and takes the first answer.
+func (g *groupClient) lookup() string {
+	addrs := g.addresses()
+	answers := make(chan string, len(addrs))
+	conf := *g.Config()
+	conf.Net.DialTimeout = min(conf.Net.DialTimeout, lookupTimeout)
+	conf.Net.ReadTimeout, conf.Net.WriteTimeout = lookupTimeout, lookupTimeout
+	d := newDialer(&conf)
+	defer d.end()
+	for _, addr := range addrs {
+		go func() { answers <- ask(addr, g.group, &conf) }()
+	}
+	timeout := time.NewTimer(lookupTimeout)
+	defer timeout.Stop()
+	for range addrs {
+		select {
+		case addr := <-answers:
+			if addr != "" {
+				return addr
+			}
+		case <-timeout.C:
+			return ""
+		}
+	}
+	return ""
+}
+
+// addresses are those of the brokers that the client knows, or the ones it began with.
+func (g *groupClient) addresses() []string {
+	var addrs []string
+	for _, b := range g.Brokers() {
+		addrs = append(addrs, b.Addr())
+	}
+	slices.Sort(addrs)
+	return slices.Compact(addrs)
+}
+
+// ask asks one broker; empty if it does not know.
+func ask(addr, group string, conf *sarama.Config) string {
+	b := sarama.NewBroker(addr)
+	if err := b.Open(conf); err != nil {
+		return ""
+	}
+	defer b.Close()
+	res, err := b.FindCoordinator(&sarama.FindCoordinatorRequest{CoordinatorKey: group, CoordinatorType: sarama.CoordinatorGroup, Version: 2})
+	if err != nil || !errors.Is(res.Err, sarama.ErrNoError) || res.Coordinator == nil {
+		return ""
+	}
+	return res.Coordinator.Addr()
+}
+
+// RefreshCoordinator is called when the coordinator says that it is none any more. The next call of Coordinator looks for the new
+// one; the old connection is kept if it still is the one.
+func (g *groupClient) RefreshCoordinator(string) error {
+	g.mu.Lock()
+	own, closed := g.own, g.closed
+	g.mu.Unlock()
+	if closed {
+		return sarama.ErrClosedClient
+	}
+	if !own.alive() {
+		return nil
+	}
+	found := make(chan string, 1)
+	go func() { found <- g.lookup() }()
+	var addr string
+	select {
+	case addr = <-found:
+	case <-time.After(lookupTimeout):
+	}
+	if addr == own.Addr() {
+		return nil
+	}
+	g.mu.Lock()
+	if g.own == own {
+		g.own = nil
+	}
+	g.mu.Unlock()
+	own.end()
+	return nil
+}
+
+func (g *groupClient) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
 }
 
 // Close closes the connections.
 func (g *groupClient) Close() error {
 	g.mu.Lock()
-	g.closeOwn()
-	g.mu.Unlock()
-	return g.Client.Close()
-}
-
-func (g *groupClient) closeOwn() {
+	g.closed = true
 	if g.own != nil {
-		_ = g.own.Close() // it may never have been open
+		g.own.end()
 		g.own = nil
 	}
+	g.mu.Unlock()
+	return g.Client.Close()
 }

@@ -12,7 +12,7 @@ func TestKeepTryingDelay(t *testing.T) {
 			t.Errorf("after %d attempts: %v, want %v", i+1, got, want*time.Second)
 		}
 	}
-	for _, n := range []int{64, 65, 1 << 20, 1<<63 - 1} {
+	for n := 7; n > 0; n += n/8 + 1 { // no shift may run over
 		if got := keepTryingDelay(n); got != time.Minute {
 			t.Errorf("after %d attempts: %v, want a minute", n, got)
 		}
@@ -26,7 +26,7 @@ func TestRejoinDelay(t *testing.T) {
 			t.Errorf("after %d short sessions: %v, want %v", short, got, want*time.Millisecond)
 		}
 	}
-	for _, short := range []int{12, 13, 64, 1 << 20, 1<<63 - 1} {
+	for short := 8; short > 0; short += short/8 + 1 {
 		if got := rejoinDelay(short); got != 5*time.Second {
 			t.Errorf("after %d short sessions: %v, want 5 s", short, got)
 		}

@@ -1,7 +1,11 @@
 package consumer
 
 import (
+	"errors"
+	"maps"
 	"net"
+	"os"
+	"slices"
 	"sync"
 
 	"github.com/IBM/sarama"
@@ -37,7 +41,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &trackedConn{Conn: conn, dialer: d, closed: make(chan struct{})}
+	t := &trackedConn{Conn: conn, dialer: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shut {
@@ -48,33 +52,54 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return t, nil
 }
 
-// cut closes all connections and opens no more.
+// open reports whether there is an open connection.
+func (d *dialer) open() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.conns) > 0
+}
+
+// cut closes all connections.
 func (d *dialer) cut() {
 	d.mu.Lock()
-	d.shut = true
-	conns := d.conns
-	d.conns = map[*trackedConn]struct{}{}
+	conns := slices.Collect(maps.Keys(d.conns))
 	d.mu.Unlock()
-	for c := range conns {
-		_ = c.Close()
+	for _, c := range conns {
+		_ = c.Close() // the request that waits for it gets the error
 	}
+}
+
+// end closes all connections and opens no more.
+func (d *dialer) end() {
+	d.mu.Lock()
+	d.shut = true
+	d.mu.Unlock()
+	d.cut()
 }
 
 // trackedConn is a connection that its dialer can cut, and of which one can see that it is closed.
 type trackedConn struct {
 	net.Conn
 	dialer *dialer
-	once   sync.Once
-	closed chan struct{}
+}
+
+// Read notes the end of the connection when it comes from the other side.
+func (c *trackedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.forget()
+	}
+	return n, err
 }
 
 // Close closes the connection.
 func (c *trackedConn) Close() error {
-	c.once.Do(func() {
-		close(c.closed)
-		c.dialer.mu.Lock()
-		delete(c.dialer.conns, c)
-		c.dialer.mu.Unlock()
-	})
+	c.forget()
 	return c.Conn.Close()
+}
+
+func (c *trackedConn) forget() {
+	c.dialer.mu.Lock()
+	defer c.dialer.mu.Unlock()
+	delete(c.dialer.conns, c)
 }

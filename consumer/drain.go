@@ -20,7 +20,7 @@ var errDrainOver = errors.New("einmal: the time to drain is over: the partition 
 func (cl *claim) end(budget time.Duration) {
 	cl.stop()
 	defer cl.cancel(errDrainOver)
-	if !waitFor(cl.idle, budget) {
+	if !cl.drained(budget) {
 		cl.run.log.Warn("einmal: the time to drain is over, handlers are cancelled", cl.attrs(slog.Duration("budget", budget))...)
 		cl.cancel(errDrainOver)
 		if !waitFor(cl.idle, cancelGrace) {
@@ -28,6 +28,35 @@ func (cl *claim) end(budget time.Duration) {
 		}
 	}
 	cl.fence()
+}
+
+// drained waits for what runs, and reports whether it has finished. A claim that knows of its revocation since a while has less
+// time left; Abort ends the wait.
+func (cl *claim) drained(budget time.Duration) bool {
+	cl.mu.Lock()
+	if !cl.revoked.IsZero() {
+		budget -= time.Since(cl.revoked)
+	}
+	cl.mu.Unlock()
+	timer := time.NewTimer(max(0, budget))
+	defer timer.Stop()
+	select {
+	case <-cl.idle:
+		return true
+	case <-cl.run.abort:
+	case <-timer.C:
+	}
+	return waitFor(cl.idle, 0)
+}
+
+// revoke is the early news that the partition goes: no message starts any more, and the clock of the drain runs.
+func (cl *claim) revoke() {
+	cl.mu.Lock()
+	if cl.revoked.IsZero() {
+		cl.revoked = time.Now()
+	}
+	cl.mu.Unlock()
+	cl.stop()
 }
 
 func (cl *claim) fence() {

@@ -79,13 +79,13 @@ func (e *Panic) Unwrap() error {
 // IsPermanent reports whether err asks for no further attempt. Where Permanent, RetryAfter and GaveUp are nested, the
 // outermost decides.
 func IsPermanent(err error) bool {
-	_, ok := control(err).(*permanent)
+	_, ok := control(err).(*permanent) //nolint:errorlint // control has looked through what wraps it
 	return ok
 }
 
 // Delay returns how long err asks to wait, and whether its outermost control error is a RetryAfter.
 func Delay(err error) (d time.Duration, ok bool) {
-	if e, ok := control(err).(*retryAfter); ok {
+	if e, ok := control(err).(*retryAfter); ok { //nolint:errorlint // control has looked through what wraps it
 		return e.delay, true
 	}
 	return 0, false
@@ -93,7 +93,7 @@ func Delay(err error) (d time.Duration, ok bool) {
 
 // IsGaveUp reports whether the outermost control error of err is a *GaveUp.
 func IsGaveUp(err error) bool {
-	_, ok := control(err).(*GaveUp)
+	_, ok := control(err).(*GaveUp) //nolint:errorlint // control has looked through what wraps it
 	return ok
 }
 

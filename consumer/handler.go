@@ -19,7 +19,7 @@ func (f HandlerFunc) Handle(ctx context.Context, msg *Message) error { return f(
 
 // Middleware wraps a Handler. In a list of middlewares the first is the outermost.
 //
-// What it returns may offer more by optional interfaces: Linker, Checker, Brancher.
+// What it returns may offer more by optional interfaces: Linker, Validator, Checker, Brancher.
 type Middleware func(next Handler) Handler
 
 // TxHandler is a function that handles one message inside a transaction of type Tx, which its caller commits.
@@ -29,6 +29,13 @@ type TxHandler[Tx any] func(ctx context.Context, tx Tx, msg *Message) error
 // for example. Run calls Check at its start and reports the errors of all links together.
 type Checker interface {
 	Check(ctx context.Context) error
+}
+
+// Validator is implemented by links that can tell without I/O that they are put together wrongly, or stand where they must not.
+// New reports their errors. outside are the links around it, the outermost first; around a link of a branch, those outside of the
+// Brancher too.
+type Validator interface {
+	Validate(outside []Handler) error
 }
 
 // Brancher is implemented by links that hold chains of their own, a sequence of steps for example. Each branch is a chain, the

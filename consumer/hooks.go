@@ -69,9 +69,9 @@ func (r *hookRunner) revoked(cl *claim, drain time.Duration) {
 	}
 }
 
-func (r *hookRunner) outOfRange(cl *claim, offset int64) {
+func (r *hookRunner) outOfRange(topic string, partition int32, offset int64) {
 	if h := r.hooks.OutOfRange; h != nil {
-		r.call(func() { h(cl.topic.name, cl.partition, offset) })
+		r.call(func() { h(topic, partition, offset) })
 	}
 }
 

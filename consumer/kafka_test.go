@@ -17,6 +17,7 @@ var edits = map[string]func(*sarama.Config){
 	"Consumer.Offsets.Initial":           func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
 	"Consumer.Group.ResetInvalidOffsets": func(c *sarama.Config) { c.Consumer.Group.ResetInvalidOffsets = false },
 	"Consumer.Group.Rebalance.Strategy":  func(c *sarama.Config) { c.Consumer.Group.Rebalance.Strategy = sarama.NewBalanceStrategySticky() },
+	"Consumer.Group.InstanceId":          func(c *sarama.Config) { c.Consumer.Group.InstanceId = "i" },
 	"Consumer.MaxProcessingTime":         func(c *sarama.Config) { c.Consumer.MaxProcessingTime = time.Minute },
 	"Consumer.Fetch.Max":                 func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 },
 	"Consumer.Interceptors":              func(c *sarama.Config) { c.Consumer.Interceptors = []sarama.ConsumerInterceptor{nil} },
@@ -35,7 +36,7 @@ func TestOwnedFieldsAreRefused(t *testing.T) {
 			continue
 		}
 		var p problems
-		saramaConfig(&p, Config{Group: "g", Sarama: edit})
+		saramaConfig(&p, Config{Group: "g", Sarama: edit}, &strategy{})
 		if len(p) != 1 {
 			t.Errorf("%s: %d errors, want one: %v", f.name, len(p), errors.Join(p...))
 			continue
@@ -53,7 +54,7 @@ func TestOwnedFieldsAreRefused(t *testing.T) {
 // What the runner relies on, whatever the library's defaults become.
 func TestValuesThatCorrectnessRestsOn(t *testing.T) {
 	t.Parallel()
-	c := newSaramaConfig("g")
+	c := newSaramaConfig("g", &strategy{})
 	if c.Consumer.Offsets.Initial != sarama.OffsetOldest || !c.Consumer.Group.ResetInvalidOffsets {
 		t.Error("messages without a valid committed offset would be skipped")
 	}
@@ -70,7 +71,7 @@ func TestValuesThatCorrectnessRestsOn(t *testing.T) {
 		t.Errorf("Fetch.Max %d, MaxProcessingTime %v", c.Consumer.Fetch.Max, c.Consumer.MaxProcessingTime)
 	}
 	var p problems
-	if saramaConfig(&p, Config{Group: "g"}); len(p) > 0 {
+	if saramaConfig(&p, Config{Group: "g"}, &strategy{}); len(p) > 0 {
 		t.Errorf("the defaults are refused: %v", errors.Join(p...))
 	}
 }
@@ -87,12 +88,11 @@ func TestClientSettingsAreTheUsers(t *testing.T) {
 		c.Consumer.Offsets.AutoCommit.Interval = 5 * time.Second
 		c.Consumer.IsolationLevel = sarama.ReadCommitted
 		c.Consumer.Group.Session.Timeout = time.Minute
-		c.Consumer.Group.InstanceId = "worker-1"
-	}})
+	}}, &strategy{})
 	if len(p) > 0 {
 		t.Fatal(errors.Join(p...))
 	}
-	if !c.Net.TLS.Enable || c.ClientID != "mine" || c.Consumer.Group.InstanceId != "worker-1" || c.Consumer.IsolationLevel != sarama.ReadCommitted {
+	if !c.Net.TLS.Enable || c.ClientID != "mine" || c.Consumer.IsolationLevel != sarama.ReadCommitted {
 		t.Error("the edits are lost")
 	}
 }
@@ -121,7 +121,7 @@ func TestTimeoutsThatContradict(t *testing.T) {
 			c.Consumer.Group.Rebalance.Timeout = test.rebalance * unit
 			c.Net.ReadTimeout = test.read * unit
 			c.Consumer.Group.Session.Timeout = test.session * unit
-		}})
+		}}, &strategy{})
 		if len(p) != len(test.want) {
 			t.Errorf("%s: %d errors, want %d: %v", test.name, len(p), len(test.want), errors.Join(p...))
 			continue
@@ -137,7 +137,7 @@ func TestTimeoutsThatContradict(t *testing.T) {
 // The default drain is what the default group leaves for it, as its documentation says.
 func TestDrainFitsTheRebalance(t *testing.T) {
 	t.Parallel()
-	c := newSaramaConfig("g")
+	c := newSaramaConfig("g", &strategy{})
 	if got := revokeBudget(c); got != DefaultDrainTimeout {
 		t.Errorf("the budget is %v, DefaultDrainTimeout is %v", got, DefaultDrainTimeout)
 	}

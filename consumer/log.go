@@ -48,7 +48,7 @@ func (b *brokerErrors) warn(err error) {
 	if r != nil && r.more > 0 {
 		attrs = append(attrs, slog.Int("repeated", r.more))
 	}
-	if len(b.last) >= maxTexts {
+	if r == nil && len(b.last) >= maxTexts {
 		clear(b.last)
 	}
 	b.last[text] = &repeated{at: now}

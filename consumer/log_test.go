@@ -82,6 +82,23 @@ func TestBrokerErrorsForget(t *testing.T) {
 	}
 }
 
+// A text that is known takes nothing from the others.
+func TestBrokerErrorsRemember(t *testing.T) {
+	t.Parallel()
+	errs, b := newLogged()
+	errs.every = 0
+	for i := range maxTexts {
+		errs.warn(fmt.Errorf("error %d", i))
+	}
+	errs.warn(errors.New("error 0"))
+	if len(errs.last) != maxTexts {
+		t.Errorf("%d texts are remembered, want %d", len(errs.last), maxTexts)
+	}
+	if lines := logged(t, b); len(lines) != maxTexts+1 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
 func TestBrokerErrorsFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	errs, b := newLogged()

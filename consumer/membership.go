@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -20,6 +19,8 @@ type membership struct {
 	ctx    context.Context // ends with running's, or by leave
 	leave  context.CancelCauseFunc
 	reader chan struct{} // closed when the group's errors have been read
+
+	missing map[string]bool // topics that do not exist
 
 	sessionBegan time.Time // written in Setup, read when Consume has returned
 }
@@ -45,22 +46,43 @@ func (r *running) member() error {
 	if err != nil {
 		return err
 	}
-	m := &membership{running: r, group: group, reader: make(chan struct{})}
+	m := &membership{running: r, group: group, reader: make(chan struct{}), missing: map[string]bool{}}
+	r.strategy.onAssignment(m.assigned)
+	defer r.strategy.onAssignment(nil)
 	m.ctx, m.leave = context.WithCancelCause(r.ctx)
 	go m.readErrors()
+	defer m.leave(nil)
 	defer m.close()
+	returned := make(chan struct{})
+	defer context.AfterFunc(m.ctx, func() { m.cutIfStuck(returned) })()
+	defer close(returned)
 	return m.sessions()
 }
 
+// cutIfStuck is the last resort when the membership ends: a request that a broker does not answer, a join that it parks, knows no
+// context. When the claims have had their time and sarama has not returned, the connections are cut.
+func (m *membership) cutIfStuck(returned <-chan struct{}) {
+	drained := time.Now().Add(m.cfg.DrainTimeout + cancelGrace)
+	for len(m.allClaims()) > 0 && time.Now().Before(drained) {
+		if waitFor(returned, cutPoll) {
+			return
+		}
+	}
+	for !waitFor(returned, stopGrace) {
+		m.log.Warn("einmal: the brokers do not answer, connections are cut")
+		m.dialer.cut()
+	}
+}
+
+const cutPoll = 20 * time.Millisecond
+
 // sessions joins again and again.
 func (m *membership) sessions() error {
-	topics := slices.Sorted(maps.Keys(m.topics))
 	short := 0
 	for {
-		m.sessionBegan = time.Time{}
-		err := m.group.Consume(m.ctx, topics, &session{membership: m})
+		err := m.session()
 		if m.ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // what ended with the membership is no error of it
 		}
 		if fatal := refused(err, m.cfg.Group); fatal != nil {
 			return fatal
@@ -71,6 +93,32 @@ func (m *membership) sessions() error {
 		short = m.countShort(short, err)
 		if !m.wait(rejoinDelay(short)) {
 			return nil
+		}
+	}
+}
+
+// session joins the group and stays in it until the next rebalance, or longer in cooperative mode.
+func (m *membership) session() error {
+	m.sessionBegan = time.Time{}
+	m.client.arm()
+	topics := m.existing()
+	if len(topics) == 0 {
+		return errNoTopics
+	}
+	ctx, end := context.WithCancel(m.ctx)
+	defer end()
+	s := &session{membership: m, end: end}
+	defer s.watching.Wait()
+	return m.group.Consume(ctx, topics, s)
+}
+
+var errNoTopics = errors.New("none of the topics exists")
+
+// assigned is called in cooperative mode with a new assignment, as soon as it is known: what is not in it is revoked.
+func (m *membership) assigned(assignment map[string][]int32) {
+	for _, cl := range m.allClaims() {
+		if !slices.Contains(assignment[cl.topic.name], cl.partition) {
+			cl.revoke()
 		}
 	}
 }
@@ -93,12 +141,12 @@ func (m *membership) wait(d time.Duration) bool {
 	if d == 0 {
 		return m.ctx.Err() == nil
 	}
-	return pause(m.ctx, d/2+rand.N(d))
+	return pause(m.ctx, d/2+rand.N(d)) //nolint:gosec // jitter is no secret
 }
 
 // refused returns an error for what joining again cannot cure, with what can, and nil for the rest.
 func refused(err error, group string) error {
-	remedy := ""
+	var remedy string
 	var conf sarama.ConfigurationError
 	switch {
 	case errors.Is(err, sarama.ErrGroupAuthorizationFailed):
@@ -121,17 +169,29 @@ func refused(err error, group string) error {
 
 // close leaves the group. It is called after Consume has returned, never before: closing first would cut the last commit off.
 func (m *membership) close() {
-	m.leave(nil)
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
+	left := within(closeTimeout, func() {
 		if err := m.group.Close(); err != nil {
 			m.log.Debug("einmal: closing the group", slog.Any("error", err)) // the last of the errors reported before
 		}
 		<-m.reader
-	}()
-	if !waitFor(closed, closeTimeout) {
+	})
+	if m.cfg.InstanceID != "" && left && (m.cfg.LeaveOnStop || errors.Is(context.Cause(m.ctx), errLeave)) {
+		left = within(closeTimeout, m.removeInstance)
+	}
+	if !left {
 		m.log.Warn("einmal: the brokers do not answer: the group was not left; its partitions stay unassigned until the session time-out")
+		m.dialer.cut()
+	}
+}
+
+// removeInstance makes a static member leave.
+func (m *membership) removeInstance() {
+	admin, err := sarama.NewClusterAdminFromClient(m.client)
+	if err == nil {
+		_, err = admin.RemoveMemberFromConsumerGroup(m.cfg.Group, []string{m.cfg.InstanceID})
+	}
+	if err != nil {
+		m.log.Warn("einmal: the static member could not leave the group", slog.Any("error", err))
 	}
 }
 

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -45,9 +46,9 @@ type TopicID [16]byte
 // Header returns the value of the last header with that key, the one that wins where a key is repeated, and whether there
 // is one.
 func (m *Message) Header(key string) (value []byte, ok bool) {
-	for i := len(m.Headers) - 1; i >= 0; i-- {
-		if m.Headers[i].Key == key {
-			return m.Headers[i].Value, true
+	for _, h := range slices.Backward(m.Headers) {
+		if h.Key == key {
+			return h.Value, true
 		}
 	}
 	return nil, false

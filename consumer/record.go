@@ -41,7 +41,7 @@ func (it *item) prepare(cl *claim) *attempting {
 	}
 	a.msg.fill(it.rec)
 	a.msg.TopicID = cl.topicID
-	a.ctx.parent, a.ctx.msg = cl.ctx, &a.msg
+	a.ctx.parent, a.ctx.msg = cl.ctx, &a.msg //nolint:fatcontext // it is made anew for each attempt
 	it.current.Store(a)
 	return a
 }

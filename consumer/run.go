@@ -6,22 +6,25 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/IBM/sarama"
 )
 
 // running is a Consumer from the moment at which all servers have answered, until Run returns.
 type running struct {
 	*Consumer
 	log      *slog.Logger
-	client   sarama.Client
+	client   *groupClient
 	ctx      context.Context // ends with the caller's, or by stop
 	stop     context.CancelCauseFunc
-	handlers context.Context // never ends; carries the caller's values
-	hooks    *hookRunner
-	load     load
-	watcher  sync.WaitGroup
-	unwatch  context.CancelFunc
+	handlers context.Context // carries the caller's values; ends by Abort, or when Run returns
+
+	cancelHandlers context.CancelCauseFunc
+
+	hooks   *hookRunner
+	load    load
+	watcher sync.WaitGroup
+	unwatch context.CancelFunc
+
+	ids map[string]TopicID // of the topics, as of the last session; written between sessions only
 
 	stuckMu     sync.Mutex
 	stuckClaims []*claim
@@ -39,11 +42,10 @@ func (r *running) consume() error {
 		}
 	}
 	switch cause := context.Cause(r.ctx); {
-	case errors.Is(cause, ErrHandlersStuck):
+	case errors.Is(cause, ErrHandlersStuck), errors.Is(cause, ErrOutOfRange):
 		return cause
 	default:
-		var stopped *StopError
-		if errors.As(cause, &stopped) {
+		if stopped, ok := errors.AsType[*StopError](cause); ok {
 			return stopped
 		}
 		return nil
@@ -70,14 +72,22 @@ const stuckPoll = 100 * time.Millisecond
 func (r *running) close() {
 	r.stop(nil)
 	r.unwatch()
+	r.cancelHandlers(nil)
 	r.watcher.Wait()
 	r.hooks.close()
-	closed := make(chan struct{})
+	if !within(closeTimeout, func() { _ = r.client.Close() }) {
+		r.dialer.end()
+	}
+}
+
+// within reports whether f returned in time. If not, it goes on.
+func within(d time.Duration, f func()) bool {
+	done := make(chan struct{})
 	go func() {
-		defer close(closed)
-		_ = r.client.Close()
+		defer close(done)
+		f()
 	}()
-	waitFor(closed, closeTimeout)
+	return waitFor(done, d)
 }
 
 // stuck remembers a claim whose handlers ignore their contexts.

@@ -39,7 +39,7 @@ func start(t *testing.T, cfg consumer.Config) *member {
 		defer close(m.done)
 		m.err = c.Run(ctx)
 	}()
-	t.Cleanup(func() { m.stop() })
+	t.Cleanup(func() { _ = m.stop() }) // the test has looked at it, if it matters
 	return m
 }
 

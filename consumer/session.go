@@ -2,7 +2,12 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -12,27 +17,46 @@ import (
 // not committed is delivered again.
 const commitTimeout = 2 * time.Second
 
-// session is sarama's handler of one membership in the group, from one rebalance to the next.
+// session is sarama's handler of one assignment: in eager mode from one rebalance to the next, in cooperative mode through all
+// rebalances of a membership.
 type session struct {
 	*membership
-	ids       map[string]TopicID
-	committed map[string]map[int32]int64
+	end       context.CancelFunc // ends the session; the membership goes on
+	watching  sync.WaitGroup
+	recreated map[string]bool            // topics that were created again since the session before
+	committed map[string]map[int32]int64 // when the session began; -1 where nothing was, absent where it is not known
 }
 
 // Setup is called before the first partition is consumed.
 func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
-	s.change(Running, Starting, Left)
+	if err := s.learnIDs(); err != nil {
+		// Without its topic's id a message would have another identity than after the next rebalance.
+		return fmt.Errorf("ask for the ids of the topics: %w", err)
+	}
 	s.sessionBegan = time.Now()
-	s.ids = topicIDs(s.client, s.topics)
 	s.committed = committedOffsets(s.client, s.cfg.Group, sess.Claims())
+	if s.cfg.Rebalance != Cooperative {
+		if err := s.position(sess); err != nil {
+			return err
+		}
+	}
+	w := &topicWatch{membership: s.membership, partitions: s.count(), end: s.end}
+	s.watching.Go(func() { w.run(sess.Context()) })
+	s.change(Running, Starting, Left) // when the positions are set: Ready says that nothing from now on is missed
 	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
 	return nil
 }
 
-// ConsumeClaim holds one partition. It returns only when the session ends: returning earlier would end it for all partitions.
+// ConsumeClaim holds one partition. It returns only when the session ends or the partition is revoked: returning earlier would end
+// the session for all partitions.
 func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) error {
-	cl := newClaim(s.running, s.group, s.topics[sc.Topic()], s.ids[sc.Topic()], sess, sc)
-	cl.leave, cl.committed = s.leave, s.committed[cl.topic.name][cl.partition]
+	t := s.topics[sc.Topic()]
+	if s.cfg.Rebalance == Cooperative && s.recreated[t.name] {
+		s.restart(sess, sc)
+		return nil
+	}
+	cl := newClaim(s.running, s.group, t, s.topicID(t.name), sess, sc)
+	cl.leave, cl.committed = s.leave, s.committedOffset(sc)
 	s.group.Resume(cl.ref()) // a pause survives losing the partition
 	s.addClaim(cl)
 	defer s.removeClaim(cl)
@@ -40,51 +64,86 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	cl.pump(sc.Messages())
 	began := time.Now()
 	cl.end(s.drainBudget())
+	if s.cfg.Rebalance == Cooperative { // else Cleanup commits, for all partitions at once
+		s.commit(sess)
+	}
 	s.hooks.revoked(cl, time.Since(began))
 	return nil
 }
 
-// drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows.
+// restart makes a partition of a topic that was created again start anew in cooperative mode, where the position of a fetch that
+// runs cannot be set: it commits the start, and the session begins again.
+func (s *session) restart(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) {
+	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, sc.Topic()), slog.Int(attrPartition, int(sc.Partition())))
+	sess.ResetOffset(sc.Topic(), sc.Partition(), 0, "")
+	s.commit(sess)
+}
+
+// committedOffset returns what was committed when the claim began. Claims of a cooperative rebalance are not known in Setup.
+func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) int64 {
+	known := s.committed
+	if s.cfg.Rebalance == Cooperative {
+		known = committedOffsets(s.client, s.cfg.Group, map[string][]int32{sc.Topic(): {sc.Partition()}})
+	}
+	if offset, ok := known[sc.Topic()][sc.Partition()]; ok {
+		return offset
+	}
+	return -1
+}
+
+// drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows, and next
+// to nothing without a coordinator.
 func (s *session) drainBudget() time.Duration {
 	if s.running.ctx.Err() != nil {
 		return s.cfg.DrainTimeout
 	}
+	if s.client.lost() {
+		return lostBudget
+	}
 	return min(s.cfg.DrainTimeout, revokeBudget(s.sarama))
 }
 
+// lostBudget is what is left when the coordinator was away for its patience: soon the session is over for the group, and another
+// member owns the partitions. Nothing that finishes now can be committed.
+const lostBudget = time.Second
+
 // Cleanup is called when all partitions have been let go.
 func (s *session) Cleanup(sess sarama.ConsumerGroupSession) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		sess.Commit()
-	}()
-	if !waitFor(done, commitTimeout) {
-		s.log.Warn("einmal: the last commit of the session was not answered in time; what it held may be delivered again")
-	}
+	s.commit(sess)
 	s.log.Info("einmal: left the session", slog.Any("cause", context.Cause(sess.Context())))
 	return nil
 }
 
-// topicIDs asks a broker for the topics' ids. A broker before Kafka 2.8 has none to tell: they stay zero then.
-func topicIDs(client sarama.Client, topics map[string]*topic) map[string]TopicID {
-	ids := make(map[string]TopicID, len(topics))
-	names := make([]string, 0, len(topics))
-	for name := range topics {
-		names = append(names, name)
+func (s *session) commit(sess sarama.ConsumerGroupSession) {
+	if !within(commitTimeout, sess.Commit) {
+		s.log.Warn("einmal: the last commit of the session was not answered in time; what it held may be delivered again")
 	}
-	res, err := client.LeastLoadedBroker().GetMetadata(sarama.NewMetadataRequest(client.Config().Version, names))
-	if err != nil {
-		return ids
-	}
-	for _, t := range res.Topics {
-		ids[t.Name] = TopicID(t.Uuid)
-	}
-	return ids
 }
 
-// committedOffsets asks for the committed offsets of the claims; 0 stands for those that are not known. sarama does not tell an
-// offset that was never committed from one that is out of range.
+// topicIDs asks a broker for the ids of the topics that exist. A broker before Kafka 2.8 has none to tell: they stay zero then.
+func topicIDs(client sarama.Client, topics map[string]*topic) (map[string]TopicID, error) {
+	broker := client.LeastLoadedBroker()
+	if broker == nil { // while sarama brings dead brokers back
+		return nil, sarama.ErrOutOfBrokers
+	}
+	res, err := broker.GetMetadata(sarama.NewMetadataRequest(client.Config().Version, slices.Collect(maps.Keys(topics))))
+	if err != nil {
+		return nil, err
+	}
+	ids := make(map[string]TopicID, len(topics))
+	for _, t := range res.Topics {
+		switch {
+		case errors.Is(t.Err, sarama.ErrNoError):
+			ids[t.Name] = TopicID(t.Uuid)
+		case !errors.Is(t.Err, sarama.ErrUnknownTopicOrPartition): // that one is gone
+			return nil, fmt.Errorf("topic %q: %w", t.Name, t.Err)
+		}
+	}
+	return ids, nil
+}
+
+// committedOffsets asks for the committed offsets of the claims. sarama does not tell an offset that was never committed from one
+// that is out of range.
 func committedOffsets(client sarama.Client, group string, claims map[string][]int32) map[string]map[int32]int64 {
 	committed := map[string]map[int32]int64{}
 	coordinator, err := client.Coordinator(group)
@@ -98,7 +157,9 @@ func committedOffsets(client sarama.Client, group string, claims map[string][]in
 	for topic, blocks := range res.Blocks {
 		committed[topic] = map[int32]int64{}
 		for partition, block := range blocks {
-			committed[topic][partition] = max(0, block.Offset)
+			if block.Err == sarama.ErrNoError {
+				committed[topic][partition] = block.Offset
+			}
 		}
 	}
 	return committed

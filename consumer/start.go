@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -27,15 +28,15 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 		err = c.checkTopics(limited, client)
 	}
 	err = errors.Join(err, <-links)
+	if err == nil && ctx.Err() == nil {
+		return c.run(ctx, client), nil
+	}
+	c.dialer.end() // what still waits for an answer in the background ends with its connection
+	closeClient(client)
 	if ctx.Err() != nil {
-		closeClient(client)
 		return nil, nil //nolint:nilnil // documented
 	}
-	if err != nil {
-		closeClient(client)
-		return nil, err
-	}
-	return c.run(ctx, client), nil
+	return nil, err
 }
 
 func closeClient(client sarama.Client) {
@@ -47,102 +48,140 @@ func closeClient(client sarama.Client) {
 // run begins what goes on until Run returns.
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r := &running{
-		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group), client: client,
-		handlers: context.WithoutCancel(ctx), hooks: newHookRunner(c.cfg.Hooks),
+		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group),
+		hooks: newHookRunner(c.cfg.Hooks), ids: map[string]TopicID{},
 	}
+	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
+	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
 	context.AfterFunc(r.ctx, c.draining)
-	watching, unwatch := context.WithCancel(r.handlers)
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	r.unwatch = unwatch
 	r.watcher.Go(func() { r.watch(watching) })
+	r.watcher.Go(func() { r.awaitAbort(watching) })
 	return r
 }
 
 // connect tries to reach a broker until ctx is done. What waiting does not cure is returned at once.
 func (c *Consumer) connect(ctx context.Context) (sarama.Client, error) {
+	var last error
 	for {
 		client, err := dial(ctx, c.cfg.Brokers, c.sarama)
 		if err == nil {
-			return &groupClient{Client: client}, nil
+			return client, nil
 		}
 		if errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
 			return nil, fmt.Errorf("brokers %v refuse the credentials: %w: correct Net.SASL in Config.Sarama", c.cfg.Brokers, err)
 		}
+		if last == nil || ctx.Err() == nil { // the end of ctx tells less than the try before it
+			last = err
+		}
 		if !pause(ctx, startRetry) {
-			return nil, fmt.Errorf("no broker of %v answered within %v: %w: check Config.Brokers, the network, and whether the listener wants TLS or SASL (Config.Sarama)", c.cfg.Brokers, c.cfg.StartTimeout, err)
+			return nil, fmt.Errorf("no broker of %v answered within %v: %w: check Config.Brokers, the network, and whether the listener wants TLS or SASL (Config.Sarama)", c.cfg.Brokers, c.cfg.StartTimeout, last)
 		}
 	}
 }
 
 // dial is sarama.NewClient, which knows no context.
 func dial(ctx context.Context, brokers []string, conf *sarama.Config) (sarama.Client, error) {
-	type result struct {
-		client sarama.Client
-		err    error
-	}
-	results := make(chan result, 1)
-	go func() {
-		client, err := sarama.NewClient(brokers, conf)
-		results <- result{client, err}
-	}()
-	select {
-	case r := <-results:
-		return r.client, r.err
-	case <-ctx.Done():
-		go func() {
-			if r := <-results; r.client != nil {
-				closeClient(r.client)
-			}
-		}()
-		return nil, ctx.Err()
-	}
+	return bounded(ctx, 0, func() (sarama.Client, error) { return sarama.NewClient(brokers, conf) }, closeClient)
 }
 
-// checkTopics reports the topics that do not exist.
+// bounded returns what f returns, which knows no context or may ignore it; or the error of ctx, if f has not returned by grace
+// after its end. late gets what f returns then.
+func bounded[T any](ctx context.Context, grace time.Duration, f func() (T, error), late func(T)) (T, error) {
+	var value T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		value, err = f()
+	}()
+	select {
+	case <-done:
+		return value, err
+	case <-ctx.Done():
+	}
+	if waitFor(done, grace) {
+		return value, err
+	}
+	go func() {
+		<-done
+		late(value)
+	}()
+	var none T
+	return none, ctx.Err()
+}
+
+// checkTopics reports the topics that do not exist, or that this user may not read.
 func (c *Consumer) checkTopics(ctx context.Context, client sarama.Client) error {
 	var missing []string
+	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
-		for {
-			err := client.RefreshMetadata(name)
-			if err == nil {
-				break
-			}
-			if errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic) {
-				missing = append(missing, fmt.Sprintf("%q", name))
-				break
-			}
-			if errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
-				return fmt.Errorf("topic %q: %w: allow the user READ and DESCRIBE on it", name, err)
-			}
-			if !pause(ctx, startRetry) {
-				return fmt.Errorf("topic %q: %w", name, err)
-			}
+		err := findTopic(ctx, client, name)
+		switch {
+		case err == nil:
+		case errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic):
+			missing = append(missing, fmt.Sprintf("%q%s", name, suggestion(client, name)))
+		case errors.Is(err, sarama.ErrTopicAuthorizationFailed):
+			errs = append(errs, fmt.Errorf("topic %q: %w: allow the user READ and DESCRIBE on it", name, err))
+		default:
+			errs = append(errs, fmt.Errorf("topic %q: the brokers %v do not tell about it: %w", name, c.cfg.Brokers, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("topics that do not exist: %s: create them first, einmal creates none; or correct the names in Config.Topics", strings.Join(missing, ", "))
+		errs = append(errs, fmt.Errorf("topics that do not exist: %s: create them first, einmal creates none; or correct the names in Config.Topics", strings.Join(missing, ", ")))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// findTopic asks for a topic until ctx is done or the answer is one that waiting does not change.
+func findTopic(ctx context.Context, client sarama.Client, name string) error {
+	refresh := func() (struct{}, error) { return struct{}{}, client.RefreshMetadata(name) }
+	for {
+		_, err := bounded(ctx, 0, refresh, func(struct{}) {})
+		final := err == nil || errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic) ||
+			errors.Is(err, sarama.ErrTopicAuthorizationFailed)
+		if final || !pause(ctx, startRetry) {
+			return err
+		}
+	}
 }
 
 // checkLinks asks the links of all chains whether they will work. An answer that asks for a delay is asked again: a database that
 // starts beside the service.
 func (c *Consumer) checkLinks(ctx context.Context) error {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
-		if err := checkUntil(ctx, c.topics[name]); err != nil {
-			errs = append(errs, fmt.Errorf("topic %q: %w", name, err))
-		}
+	names := slices.Sorted(maps.Keys(c.topics))
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() { // none uses up the time of the others
+			if err := checkUntil(ctx, c.topics[name]); err != nil {
+				errs[i] = fmt.Errorf("topic %q: %w", name, err)
+			}
+		})
 	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 
+// checkUntil asks again as long as all that is wrong asks for a delay. What waiting does not cure is returned at once.
 func checkUntil(ctx context.Context, t *topic) error {
 	for {
-		err := t.check(ctx)
-		delay, again := Delay(err)
-		if !again || !pause(ctx, delay) {
-			return err
+		errs := t.check(ctx)
+		delay := startRetry // at least, or a link that asks for none makes a hot loop
+		for _, err := range errs {
+			d, again := Delay(err)
+			if !again {
+				return errors.Join(errs...)
+			}
+			delay = max(delay, d)
+		}
+		if len(errs) == 0 || !pause(ctx, delay) {
+			return errors.Join(errs...)
 		}
 	}
 }
@@ -167,4 +206,55 @@ func (c *Consumer) draining() {
 		}
 		c.cfg.Logger.Info("einmal: draining", slog.String(attrGroup, c.cfg.Group))
 	}
+}
+
+// awaitAbort carries out Abort.
+func (r *running) awaitAbort(ctx context.Context) {
+	select {
+	case <-r.abort:
+		r.stop(context.Canceled)
+		r.cancelHandlers(errAborted)
+	case <-ctx.Done():
+	}
+}
+
+var errAborted = errors.New("einmal: Abort was called")
+
+// suggestion names the existing topic whose name is nearest to a missing one, if any is near.
+func suggestion(client sarama.Client, missing string) string {
+	names, err := client.Topics()
+	if err != nil {
+		return ""
+	}
+	best, least := "", 1+len(missing)/3
+	for _, name := range names {
+		if d := distance(missing, name); d <= least && !strings.HasPrefix(name, "__") {
+			best, least = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (there is %q)", best)
+}
+
+// distance is the number of bytes to insert, delete or change to make a of b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -116,10 +116,11 @@ func TestReady(t *testing.T) {
 	h := newBlocking(true)
 	cfg := config(b, group, topic, h)
 	cfg.StallTimeout = 200 * time.Millisecond
-	m := start(t, cfg)
-	if m.Ready() {
-		t.Error("ready before it has joined")
+	created, err := consumer.New(cfg)
+	if err != nil || created.Ready() {
+		t.Errorf("ready before it has run: %v", err)
 	}
+	m := start(t, cfg)
 	eventually(t, "it is ready", m.Ready)
 	time.Sleep(2 * cfg.StallTimeout)
 	if !m.Ready() {

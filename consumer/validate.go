@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -29,7 +30,7 @@ func (p *problems) add(field, format string, args ...any) {
 
 // validate checks what can be checked without I/O, all of it, and returns the topics composed and the client's
 // configuration.
-func validate(cfg Config) (map[string]*topic, *sarama.Config, error) {
+func validate(cfg Config, st *strategy) (map[string]*topic, *sarama.Config, error) {
 	var p problems
 	validateBrokers(&p, cfg.Brokers)
 	if cfg.Group == "" {
@@ -40,7 +41,8 @@ func validate(cfg Config) (map[string]*topic, *sarama.Config, error) {
 	notNegative(&p, "Config.StallTimeout", cfg.StallTimeout)
 	cfg.Limits.validate(&p)
 	topics := validateTopics(&p, cfg)
-	sc := saramaConfig(&p, cfg)
+	validateGroup(&p, cfg)
+	sc := saramaConfig(&p, cfg, st)
 	return topics, sc, errors.Join(p...)
 }
 
@@ -49,9 +51,32 @@ func validateBrokers(p *problems, brokers []string) {
 		p.add("Config.Brokers", `is empty: give at least one address, "localhost:9092" for example`)
 	}
 	for i, b := range brokers {
+		if strings.Contains(b, "@") { // the text must not repeat what stands before it
+			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `holds a user or a password: write "host:port" alone, and set Net.SASL in Config.Sarama`)
+			continue
+		}
 		host, port, err := net.SplitHostPort(b)
 		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
 			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `%q is not an address: write "host:port", without a scheme`, b)
+		}
+	}
+}
+
+// validateGroup checks what belongs to the membership.
+func validateGroup(p *problems, cfg Config) {
+	if cfg.Rebalance < Eager || cfg.Rebalance > Cooperative {
+		p.add("Config.Rebalance", "is %d: use Eager, ToCooperative or Cooperative", int(cfg.Rebalance))
+	}
+	if cfg.LeaveOnStop && cfg.InstanceID == "" {
+		p.add("Config.LeaveOnStop", "is set, but Config.InstanceID is not: a dynamic member always leaves; remove it")
+	}
+	if cfg.Rebalance == Eager {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Topics)) {
+		if t := cfg.Topics[name]; !t.Start.oldest() || t.OutOfRange != ToOldest {
+			p.add(fmt.Sprintf("Config.Topics[%q]", name), "Start or OutOfRange is set, but Config.Rebalance is %v: "+
+				"partitions that come by a cooperative rebalance start where they are committed, or at the oldest message; use Eager, or leave them out", cfg.Rebalance)
 		}
 	}
 }
@@ -85,7 +110,7 @@ func flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only what errors.Join made is taken apart
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error
 		for _, e := range j.Unwrap() {
 			all = append(all, flatten(e)...)
@@ -93,4 +118,24 @@ func flatten(err error) []error {
 		return all
 	}
 	return []error{err}
+}
+
+// validateTopic checks the fields of a topic, but for its chain.
+func validateTopic(name string, t Topic) (errs []error) {
+	if name == "" {
+		errs = append(errs, errors.New("the name is empty: give the topic's name"))
+	}
+	if t.Workers < 0 {
+		errs = append(errs, fmt.Errorf("Workers is %d: give a positive number, or 0 for the default", t.Workers))
+	}
+	among := func(field string, value, last int, names string) {
+		if value < 0 || value > last {
+			errs = append(errs, fmt.Errorf("%s is %d: use %s", field, value, names))
+		}
+	}
+	among("OnFailure", int(t.OnFailure), int(Stop), "KeepTrying or Stop")
+	among("Order", int(t.Order), int(Unordered), "PartitionOrder, KeyOrder or Unordered")
+	among("OutOfRange", int(t.OutOfRange), int(Fail), "ToOldest, ToNewest or Fail")
+	among("OnStuck", int(t.OnStuck), int(LeaveGroup), "StopConsumer or LeaveGroup")
+	return errs
 }

@@ -63,6 +63,8 @@ func withClient(edit func(*sarama.Config)) func(*consumer.Config) {
 // returnsNil is a middleware as it is written by somebody who forgot the return value.
 func returnsNil(consumer.Handler) consumer.Handler { return nil }
 
+func returnsNilPointer(consumer.Handler) consumer.Handler { return (*linked)(nil) }
+
 func through(next consumer.Handler) consumer.Handler { return consumer.HandlerFunc(next.Handle) }
 
 func TestNewNamesFieldAndRemedy(t *testing.T) {
@@ -85,6 +87,9 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 		{"empty address", withBrokers(""), "Config.Brokers[0]", []string{"host:port"}},
 		{"one string for several", withBrokers("a:9092,b:9092"), "Config.Brokers[0]", []string{"host:port"}},
 		{"path", withBrokers("localhost:9092/"), "Config.Brokers[0]", []string{"host:port"}},
+		{"password", withBrokers("billing:hunter2@localhost:9092"), "Config.Brokers[0]", []string{"holds a user or a password", "Net.SASL in Config.Sarama"}},
+		{"password behind a scheme", withBrokers("sasl://billing:hunter2@localhost:9092"), "Config.Brokers[0]", []string{"holds a user or a password"}},
+		{"user", withBrokers("billing@localhost:9092"), "Config.Brokers[0]", []string{"holds a user or a password"}},
 		{"bare IPv6", withBrokers("::1"), "Config.Brokers[0]", []string{"host:port"}},
 
 		{"no group", func(c *consumer.Config) { c.Group = "" }, "Config.Group", []string{"is empty", "name the consumer group"}},
@@ -103,6 +108,8 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 		{"topic without name", func(c *consumer.Config) { c.Topics = map[string]consumer.Topic{"": {Handler: nop}} }, `Config.Topics[""]`, []string{"name is empty", "give the topic's name"}},
 		{"no handler", withTopic(consumer.Topic{}), orders, []string{"Handler is missing", "set Topic.Handler"}},
 		{"nil func", withTopic(consumer.Topic{Handler: consumer.HandlerFunc(nil)}), orders, []string{"nil HandlerFunc", "set Topic.Handler"}},
+		{"nil pointer", withTopic(consumer.Topic{Handler: (*linked)(nil)}), orders, []string{"Handler is a nil *consumer_test.linked", "set Topic.Handler"}},
+		{"middleware returns a nil pointer", withTopic(consumer.Topic{Handler: nop, Middleware: []consumer.Middleware{returnsNilPointer}}), orders, []string{"middleware 0", "returned a nil Handler"}},
 		{"JSON(nil)", withTopic(consumer.Topic{Handler: consumer.JSON[int](nil)}), orders, []string{"Handler is missing", "set Topic.Handler"}},
 		{"OnFailure above", withTopic(consumer.Topic{Handler: nop, OnFailure: 2}), orders, []string{"OnFailure is 2", "KeepTrying or Stop"}},
 		{"OnFailure below", withTopic(consumer.Topic{Handler: nop, OnFailure: -1}), orders, []string{"OnFailure is -1", "KeepTrying or Stop"}},
@@ -117,7 +124,11 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 
 		{"sarama's own check", withClient(func(c *sarama.Config) { c.Net.MaxOpenRequests = 0 }), "Config.Sarama", []string{"Net.MaxOpenRequests must be > 0"}},
 		{"SASL without user", withClient(func(c *sarama.Config) { c.Net.SASL.Enable = true }), "Config.Sarama", []string{"Net.SASL.User must not be empty"}},
-		{"owned field", withClient(func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest }), "Config.Sarama", []string{"Consumer.Offsets.Initial", "leave it out", "oldest"}},
+		{"nil strategy", withClient(func(c *sarama.Config) {
+			c.Consumer.Group.Rebalance.GroupStrategies = append(c.Consumer.Group.Rebalance.GroupStrategies, nil)
+		}), "Config.Sarama", []string{"Strategies must not be empty"}},
+		{"version without headers", withClient(func(c *sarama.Config) { c.Version = sarama.V0_10_2_0 }), "Config.Sarama", []string{"Version to 0.10.2.0", "at least 0.11.0.0", "headers"}},
+		{"owned field", withClient(func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest }), "Config.Sarama", []string{"Consumer.Offsets.Initial", "leave it out", "Topic.Start"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -127,6 +138,9 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 			all := configErrors(t, err)
 			if c != nil || len(all) != 1 {
 				t.Fatalf("New returned %v and %d errors, want one: %v", c, len(all), err)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the password is told: %v", err)
 			}
 			if all[0].Field != test.field {
 				t.Errorf("field %q, want %q", all[0].Field, test.field)

@@ -38,8 +38,8 @@ var ErrTooOld = dedupstore.ErrTooOld
 //     repeats; and if h committed, the record is committed with it, so that the next attempt would find a duplicate and
 //     report success although h may have failed in between.
 //
-// Dedup of a nil store or a nil h, or with a negative Window, cannot handle anything: Check, which Run calls at its start,
-// says so, as does every call of Handle. Check also asks a store that is a dedupstore.Checker.
+// Dedup of a nil store or a nil h, or with a negative Window, cannot handle anything: consumer.New says so, as does every call
+// of Handle. Check, which Run calls at its start, asks a store that is a dedupstore.Checker.
 func Dedup[Tx any](store dedupstore.Store[Tx], h consumer.TxHandler[Tx], cfg *DedupConfig) consumer.Handler {
 	if cfg == nil {
 		cfg = &DedupConfig{}
@@ -77,6 +77,9 @@ func (d *dedup[Tx]) Link() consumer.Link { return consumer.LinkDedup }
 
 // Window returns DedupConfig.Window.
 func (d *dedup[Tx]) Window() time.Duration { return d.window }
+
+// Validate implements consumer.Validator.
+func (d *dedup[Tx]) Validate([]consumer.Handler) error { return d.invalid }
 
 // Check implements consumer.Checker.
 func (d *dedup[Tx]) Check(ctx context.Context) error {

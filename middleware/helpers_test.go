@@ -95,14 +95,23 @@ func returning(err error) consumer.Handler {
 	return consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return err })
 }
 
-// check calls the Check of a link.
+// check asks a link what New and the start of Run ask it.
 func check(t *testing.T, h consumer.Handler) error {
 	t.Helper()
-	c, ok := h.(consumer.Checker)
-	if !ok {
-		t.Fatalf("%T is not a consumer.Checker", h)
+	v, validates := h.(consumer.Validator)
+	c, checks := h.(consumer.Checker)
+	if !validates && !checks {
+		t.Fatalf("%T is neither a consumer.Validator nor a consumer.Checker", h)
 	}
-	return c.Check(t.Context())
+	if validates {
+		if err := v.Validate(nil); err != nil {
+			return err
+		}
+	}
+	if checks {
+		return c.Check(t.Context())
+	}
+	return nil
 }
 
 func TestLinks(t *testing.T) {

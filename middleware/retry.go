@@ -45,8 +45,8 @@ const (
 // and do not count. A database that is down for an hour makes no dead letters.
 //
 // The other attempts are counted as msg.Attempt counts them: as long as this process holds the partition. Those that do not count
-// are known from msg.LastError, so a link outside that hides an error makes them count. attempts must be at least 1; Check, which
-// Run calls at its start, says so if it is not, and reports pauses that are negative or contradict each other.
+// are known from msg.LastError, so a link outside that hides an error makes them count. attempts must be at least 1;
+// consumer.New says so if it is not, and reports pauses that are negative or contradict each other.
 func Retry(attempts int, cfg *RetryConfig) consumer.Middleware {
 	r := retry{attempts: attempts}
 	if cfg != nil {
@@ -96,8 +96,8 @@ func (c *RetryConfig) setDefaults() {
 // Link implements consumer.Linker.
 func (r *retry) Link() consumer.Link { return consumer.LinkRetry }
 
-// Check implements consumer.Checker.
-func (r *retry) Check(context.Context) error { return r.invalid }
+// Validate implements consumer.Validator.
+func (r *retry) Validate([]consumer.Handler) error { return r.invalid }
 
 // Handle implements consumer.Handler.
 func (r *retry) Handle(ctx context.Context, msg *consumer.Message) error {

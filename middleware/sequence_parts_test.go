@@ -2,12 +2,14 @@ package middleware_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/middleware"
 )
 
@@ -95,21 +97,28 @@ func TestSequenceIsRefused(t *testing.T) {
 	}
 }
 
-// Run asks the links of all steps at its start.
+// New and Run ask the links of all steps.
 func TestSequenceStepsAreChecked(t *testing.T) {
 	t.Parallel()
-	c, err := consumer.New(consumer.Config{
-		Brokers: []string{"127.0.0.1:9"}, Group: "billing",
-		Topics: map[string]consumer.Topic{"orders": sequenceTopic(
-			middleware.Step{Name: "a", Handler: middleware.Dedup(nil, noop, nil)},
-			middleware.Step{Name: "b", Handler: returning(nil), Middleware: []consumer.Middleware{middleware.Retry(0, nil)}},
-		)},
-	})
+	cfg := func(store dedupstore.Store[*tx], attempts int) consumer.Config {
+		return consumer.Config{
+			Brokers: []string{"127.0.0.1:9"}, Group: "billing",
+			Topics: map[string]consumer.Topic{"orders": sequenceTopic(
+				middleware.Step{Name: "a", Handler: middleware.Dedup(store, noop, nil)},
+				middleware.Step{Name: "b", Handler: returning(nil), Middleware: []consumer.Middleware{middleware.Retry(attempts, nil)}},
+			)},
+		}
+	}
+	_, err := consumer.New(cfg(nil, 0))
+	if err == nil || !strings.Contains(err.Error(), "the store is nil") || !strings.Contains(err.Error(), "attempts is 0") {
+		t.Errorf("New says %v", err)
+	}
+	missing := errors.New("no table")
+	c, err := consumer.New(cfg(checkingStore{&store{check: func(context.Context) error { return missing }}}, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.Check(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "the store is nil") || !strings.Contains(err.Error(), "attempts is 0") {
+	if err := c.Check(t.Context()); !errors.Is(err, missing) {
 		t.Errorf("Check says %v", err)
 	}
 }

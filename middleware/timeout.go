@@ -22,7 +22,7 @@ var ErrTimeout = errors.New("the attempt took too long")
 // have ended after the deadline.
 //
 // d should be well below the time that a rebalance grants to a handler (Config.DrainTimeout), and above
-// what the slowest healthy attempt takes. d must be positive; Check, which Run calls at its start, says so if it is not.
+// what the slowest healthy attempt takes. d must be positive; consumer.New says so if it is not.
 func Timeout(d time.Duration) consumer.Middleware {
 	return func(next consumer.Handler) consumer.Handler {
 		return &timeout{next: next, d: d, cause: &timeoutError{d: d}}
@@ -38,8 +38,8 @@ type timeout struct {
 // Link implements consumer.Linker.
 func (t *timeout) Link() consumer.Link { return consumer.LinkTimeout }
 
-// Check implements consumer.Checker.
-func (t *timeout) Check(context.Context) error {
+// Validate implements consumer.Validator.
+func (t *timeout) Validate([]consumer.Handler) error {
 	if t.d <= 0 {
 		return fmt.Errorf("middleware.Timeout: the time is %v: make it positive, or remove Timeout", t.d)
 	}
@@ -48,7 +48,7 @@ func (t *timeout) Check(context.Context) error {
 
 // Handle implements consumer.Handler.
 func (t *timeout) Handle(ctx context.Context, msg *consumer.Message) error {
-	if err := t.Check(ctx); err != nil {
+	if err := t.Validate(nil); err != nil {
 		return err // not permanent: nothing is wrong with the message
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.d, t.cause)

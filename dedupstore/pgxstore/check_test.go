@@ -210,14 +210,16 @@ func TestCheckCannotConnect(t *testing.T) {
 		}, "check the user and the password"},
 		"no such database": {func(cfg *pgxpool.Config) { cfg.ConnConfig.Database = "none " + rand.Text() }, "check the name of the database"},
 	} {
+		var password string
 		store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) {
 			c.change(cfg)
 			cfg.ConnConfig.Fallbacks = nil
+			password = cfg.ConnConfig.Password // empty where the server trusts everybody
 		}), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err := store.Check(ctx)
 		cancel()
-		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "topsecret") {
+		if err == nil || !strings.Contains(err.Error(), c.says) || password != "" && strings.Contains(err.Error(), password) {
 			t.Errorf("%s: Check: %v, want %q", name, err, c.says)
 		}
 	}

@@ -35,9 +35,9 @@ func consumeCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(stderr, nil)))
 
-	pool, err := pgxpool.New(ctx, t.database)
+	pool, err := openPool(ctx, t.database)
 	if err != nil {
-		return fmt.Errorf("the database's URL: %w", err)
+		return err
 	}
 	if err := createTables(ctx, pool); err != nil {
 		pool.Close()
@@ -48,6 +48,19 @@ func consumeCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 		pool.Close()
 	}
 	return err
+}
+
+// connections is one for each message in work (one a partition here), one that the store leaves to the rest of the service, and room
+// for more partitions. pgx's own default is 4 on a small machine.
+const connections = 20
+
+func openPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(database)
+	if err != nil {
+		return nil, fmt.Errorf("the database's URL: %w", err)
+	}
+	cfg.MaxConns = max(cfg.MaxConns, connections)
+	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
 // service is how this service consumes. The story runs the same, with a handler that takes longer.

@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"io"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/internal/servers"
 )
 
 // A worker that is killed while it waits to join becomes a member that holds partitions. It must be expired.
@@ -19,17 +17,7 @@ func TestMemberThatDiedWhileJoiningIsExpired(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s := testStory(t, serverstest.InProcess(t), storyOptions{orders: 1, out: io.Discard})
-	pool, err := pgxpool.New(ctx, s.database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	s.pool = pool
-	if err := s.prepare(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer s.cleanUp()
+	s := preparedStory(t, ctx)
 	await := func(what, state string, members int) {
 		t.Helper()
 		is := func(g *kfake.GroupInfo) bool { return g != nil && g.State == state && len(g.Members) == members }
@@ -48,15 +36,8 @@ func TestMemberThatDiedWhileJoiningIsExpired(t *testing.T) {
 	await("a group with a dead member", "Stable", 2)
 
 	var background sync.WaitGroup
-	background.Go(func() { expireGhosts(ctx, s.fake, s.target) })
+	background.Go(func() { servers.ExpireGhosts(ctx, s.fake, s.group) })
 	defer background.Wait()
 	defer cancel()
 	await("it is expired", "Stable", 1)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

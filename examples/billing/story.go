@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ const (
 
 	// storyTimeout, on top of the work itself, is for a machine on which something hangs: on 2 free cores a story takes about 20 s.
 	storyTimeout = 3 * time.Minute
-	// armedTimeout is how long a worker waits for a COMMIT to be killed after.
+	// armedTimeout is long enough for a worker that has work.
 	armedTimeout = 3 * time.Second
 	// drainTimeout is longer than consumer.DefaultDrainTimeout.
 	drainTimeout = 20 * time.Second
@@ -39,6 +40,7 @@ type storyOptions struct {
 	seed   uint64
 	work   time.Duration
 	naive  bool
+	armed  time.Duration  // how long a worker waits for a COMMIT to be killed after; 0 is armedTimeout
 	fake   *kfake.Cluster // the Kafka, if it is an in-process one
 	out    io.Writer      // lines for a human
 	log    io.Writer      // of the workers
@@ -108,7 +110,7 @@ func (s *story) run(ctx context.Context) error {
 	if s.fake != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var background sync.WaitGroup
-		background.Go(func() { expireGhosts(ctx, s.fake, s.target) })
+		background.Go(func() { servers.ExpireGhosts(ctx, s.fake, s.group) })
 		defer background.Wait()
 		defer cancel()
 	}
@@ -197,7 +199,7 @@ func (s *story) do(ctx context.Context, step step) (err error) {
 			return err
 		}
 		s.workers[i].tell(dieAfterCommit)
-		if !s.workers[i].endsWithin(armedTimeout) {
+		if !s.workers[i].endsWithin(cmp.Or(s.armed, armedTimeout)) {
 			s.workers[i].kill() // its partitions have nothing more to commit
 		}
 		err = s.killed(ctx, s.workers[i])

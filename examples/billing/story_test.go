@@ -57,7 +57,7 @@ func TestKillBetweenCommitAndMark(t *testing.T) {
 		t.Run(fmt.Sprintf("naive=%t", naive), func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			s := testStory(t, serverstest.InProcess(t), storyOptions{seed: 1, naive: naive, work: 2 * time.Millisecond, out: &out})
+			s := testStory(t, serverstest.InProcess(t), storyOptions{seed: 1, naive: naive, work: 2 * time.Millisecond, armed: time.Minute, out: &out})
 			for i := range 20 {
 				id := fmt.Sprint("order-", i)
 				s.events = append(s.events, event{id: id, order: Order{ID: id, Cents: 1}})
@@ -164,19 +164,38 @@ func TestWorkerThatDiesByItselfFailsTheStory(t *testing.T) {
 // When the story is killed, its workers' standard input ends.
 func TestWorkerDoesNotOutliveItsStory(t *testing.T) {
 	t.Parallel()
-	s := testStory(t, serverstest.InProcess(t), storyOptions{orders: 1, work: time.Hour, out: io.Discard})
-	if err := createTopic(context.Background(), s.target, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.start(0); err != nil {
-		t.Fatal(err)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s := preparedStory(t, ctx)
+	must(t, s.start(0))
 	p := s.workers[0]
-	if err := p.stdin.Close(); err != nil {
+	if _, err := s.fake.WaitGroupStable(ctx, s.group, 1); err != nil {
+		t.Fatal(err, p.log.String())
+	}
+	must(t, p.stdin.Close())
+	if !p.endsWithin(20 * time.Second) {
+		t.Error("the worker lives on")
+	}
+}
+
+// preparedStory is a story of one order that has not begun, on an in-process Kafka.
+func preparedStory(t *testing.T, ctx context.Context) *story { //nolint:revive // t comes first in tests
+	t.Helper()
+	s := testStory(t, serverstest.InProcess(t), storyOptions{orders: 1, out: io.Discard})
+	pool, err := pgxpool.New(ctx, s.database)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !p.endsWithin(20 * time.Second) {
-		p.kill()
-		t.Error("the worker lives on")
+	s.pool = pool
+	t.Cleanup(pool.Close)
+	must(t, s.prepare(ctx))
+	t.Cleanup(s.cleanUp)
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

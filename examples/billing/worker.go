@@ -61,7 +61,7 @@ func work(ctx context.Context, t target, o workerOptions, c *control) error {
 		return err
 	}
 	defer d.pool.Close()
-	pool, err := pgxpool.New(ctx, t.database)
+	pool, err := openPool(ctx, t.database)
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,15 @@ package crashtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"sync"
@@ -33,13 +36,18 @@ type orders struct {
 	Brokers   []string
 	Group     string
 	Topic     string
+	Consumer  string // consumer.Topic.Consumer
 	Step      step   // at which it is struck
 	Event     string // the event which is at the step then
 	Offset    int64  // of the event
 	Gate      bool   // the handler of Event waits until it is told to go
+	Swallow   bool   // at the gate it has written, and returns nil when its context is done
 	Rebalance time.Duration
 	Idle      time.Duration // pgxstore.Config.IdleTimeout
-	Work      time.Duration // of the handler
+	Work      time.Duration // of the handler, on average
+	Order     consumer.Order
+	Attempts  int           // of middleware.Retry, 5 by default
+	Drain     time.Duration // consumer.Config.DrainTimeout
 }
 
 // What a child says on standard output, and hears on standard input.
@@ -61,6 +69,8 @@ type child struct {
 	database *network
 	kafka    *network
 	log      io.Writer
+	edit     func(*consumer.Topic)     // if not nil
+	more     map[string]consumer.Topic // beside Topic
 	gate     chan struct{}
 	die      chan struct{}
 }
@@ -152,18 +162,15 @@ func (c *child) openPool(ctx context.Context) (*pgxpool.Pool, error) {
 }
 
 func (c *child) config(pool *pgxpool.Pool) consumer.Config {
-	s := store{pgxstore.New(pool, &pgxstore.Config{IdleTimeout: c.Idle}), &c.striker}
+	topics := map[string]consumer.Topic{c.Topic: c.topic(pool)}
+	maps.Copy(topics, c.more)
 	return consumer.Config{
-		Brokers:    c.Brokers,
-		Group:      c.Group,
-		Middleware: []consumer.Middleware{c.outermost},
-		Topics: map[string]consumer.Topic{
-			c.Topic: {
-				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
-				Handler:    middleware.Dedup(s, c.handle, nil),
-			},
-		},
-		Logger: slog.New(slog.NewTextHandler(c.log, nil)),
+		Brokers:      c.Brokers,
+		Group:        c.Group,
+		Middleware:   []consumer.Middleware{c.outermost},
+		Topics:       topics,
+		DrainTimeout: c.Drain,
+		Logger:       slog.New(slog.NewTextHandler(c.log, nil)),
 		Sarama: func(cfg *sarama.Config) {
 			hurry(cfg, c.Rebalance)
 			cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, c.kafka
@@ -171,19 +178,39 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 	}
 }
 
+func (c *child) topic(pool *pgxpool.Pool) consumer.Topic {
+	s := store{pgxstore.New(pool, &pgxstore.Config{IdleTimeout: c.Idle}), &c.striker}
+	t := consumer.Topic{
+		Consumer:   c.Consumer,
+		Middleware: []consumer.Middleware{middleware.Retry(cmp.Or(c.Attempts, 5), nil), middleware.Recover()},
+		Handler:    middleware.Dedup(s, c.handle, nil),
+		Order:      c.Order,
+		Workers:    workers(c.Order),
+	}
+	if c.edit != nil {
+		c.edit(&t)
+	}
+	return t
+}
+
+// workers is for one process; in partition order there is one for each partition.
+func workers(order consumer.Order) int {
+	if order == consumer.PartitionOrder {
+		return 0
+	}
+	return 8
+}
+
 // handle is the user's function.
 func (c *child) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 	struck := msg.EventID == c.Event
-	if struck && c.Gate {
-		say(sayGate)
-		select {
-		case <-c.gate:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	if struck && c.Gate && !c.Swallow {
+		if err := c.pass(ctx); err != nil {
+			return err
 		}
 	}
 	if c.Work > 0 {
-		if _, err := tx.Exec(ctx, "select pg_sleep($1)", c.Work.Seconds()); err != nil {
+		if _, err := tx.Exec(ctx, "select pg_sleep($1)", 2*rand.Float64()*c.Work.Seconds()); err != nil {
 			return err
 		}
 	}
@@ -194,13 +221,28 @@ func (c *child) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) er
 		c.at(inHandler)
 		c.at(exiting)
 	}
+	if struck && c.Swallow {
+		_ = c.pass(ctx)
+	}
 	return nil
+}
+
+// pass passes the gate.
+func (c *child) pass(ctx context.Context) error {
+	say(sayGate)
+	select {
+	case <-c.gate:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // takeEffect writes a row. Nothing but einmal keeps it from being written twice.
 func takeEffect(ctx context.Context, tx pgx.Tx, msg *consumer.Message, name string) error {
+	event, _ := msg.Header(consumer.DefaultEventIDHeader) // also where Topic.EventID takes the id from elsewhere
 	_, err := tx.Exec(ctx, `insert into effect (event, partition, "offset", by) values ($1, $2, $3, $4)`,
-		msg.EventID, msg.Partition, msg.Offset, name)
+		string(event), msg.Partition, msg.Offset, name)
 	return err
 }
 

@@ -11,5 +11,6 @@
 // the time: no committed offset may be ahead of the effects, and at the end every event has taken effect exactly once, in a table
 // that would take a row twice.
 //
-// go test -crash.kills=1000 ./internal/crashtest makes 1,000 random kills instead of what EINMAL_CRASH_KILLS says, or 25.
+// go test -run AtRandom -timeout 1h ./internal/crashtest -crash.kills=1000 makes 1,000 random kills instead of what EINMAL_CRASH_KILLS says,
+// or 25. Two or three kills take about a second.
 package crashtest

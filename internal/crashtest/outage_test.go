@@ -2,7 +2,11 @@ package crashtest
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
+
+	"github.com/IBM/sarama"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
@@ -55,10 +59,10 @@ func (m *member) stop() {
 	}
 }
 
-// failing reports whether a message is open after a failed attempt.
-func (m *member) failing() bool {
+// gaveUp reports whether a message is open after its last attempt, so that OnFailure decides.
+func (m *member) gaveUp() bool {
 	for _, p := range m.Status().Partitions {
-		if p.Failing != nil {
+		if p.Failing != nil && consumer.IsGaveUp(p.Failing.Err) {
 			return true
 		}
 	}
@@ -117,13 +121,15 @@ func TestDatabaseAwayLater(t *testing.T) {
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
 		w := newWorld(t, b, 2)
 		w.produceMany(inAll)
-		m := newMember(t, w.member("first"))
+		o := w.member("first")
+		o.Attempts = 2 // the fewer, the sooner KeepTrying tries again
+		m := newMember(t, o)
 		m.run()
 		w.awaitAll()
 		m.database.cut()
 		w.produce(0, "late-0", "late-1")
 		w.produce(1, "late-2", "late-3")
-		eventually(t, "Status shows the failure", m.failing)
+		eventually(t, "a message has failed for the last time", m.gaveUp)
 		w.look()
 		m.database.heal()
 		w.awaitAll()
@@ -180,6 +186,71 @@ func TestBrokersAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Partitions and the group get other brokers, again and again.
+func TestBrokersChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, serverstest.InProcess(t), 2)
+	m := newMember(t, w.member("first"))
+	m.run()
+	for i := range 5 {
+		w.produce(int32(i%2), fmt.Sprintf("event-%d-0", i), fmt.Sprintf("event-%d-1", i))
+		w.b.Fake.ShufflePartitionLeaders()
+		w.b.Fake.RehashCoordinators()
+		w.awaitAll()
+	}
+	m.stop()
+	w.wantOnce()
+}
+
+// A topic is deleted, and created again under the same name, while it is consumed: its offsets begin anew. The new log is still shorter
+// than the old one was: a longer one is not told apart from it.
+func TestTopicCreatedAgain(t *testing.T) {
+	t.Parallel()
+	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
+		w := newWorld(t, b, 1)
+		w.produceMany(inAll)
+		m := newMember(t, w.member("first"))
+		m.run()
+		w.awaitAll()
+		w.createTopicAgain(func() {})
+		w.produce(0, "new-0", "new-1", "new-2")
+		w.awaitAll()
+		m.stop()
+		w.wantOnce()
+	})
+}
+
+// One of two topics is deleted while both are consumed. The other one goes on, and so does the first when it is there again.
+func TestTopicDeletedBesideAnother(t *testing.T) {
+	t.Parallel()
+	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
+		w := newWorld(t, b, 1)
+		other := b.Topic(t, 1)
+		var handled atomic.Int32
+		produce := func() { b.Produce(t, &sarama.ProducerMessage{Topic: other}) }
+		m := newMember(t, w.member("first"))
+		m.more = map[string]consumer.Topic{other: {Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+			handled.Add(1)
+			return nil
+		})}}
+		w.produceMany(inAll)
+		produce()
+		m.run()
+		w.awaitAll()
+		eventually(t, "the other topic is served", func() bool { return handled.Load() == 1 })
+		w.createTopicAgain(func() {
+			produce()
+			eventually(t, "the other topic is served without the first", func() bool { return handled.Load() == 2 })
+		})
+		w.produce(0, "new-0", "new-1", "new-2")
+		produce()
+		w.awaitAll()
+		eventually(t, "the other topic is served", func() bool { return handled.Load() == 3 })
+		m.stop()
+		w.wantOnce()
+	})
 }
 
 // The retention deletes messages that nobody has read. The rest is handled.

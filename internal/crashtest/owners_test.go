@@ -28,7 +28,7 @@ func TestFrozenOwner(t *testing.T) {
 		first.stop()
 		second.stop()
 		w.wantOnce()
-		if by := w.by(event5); by != second.name {
+		if by := w.by(); by != second.name {
 			t.Errorf("the effect is by %q, want the successor's", by)
 		}
 	})
@@ -42,7 +42,7 @@ func TestTwoOwners(t *testing.T) {
 		w := newWorld(t, b, 1)
 		w.produceMany(inAll)
 		o, successor := w.member("first"), w.member("second")
-		o.Event, o.Gate, o.Rebalance, successor.Rebalance = event5, true, time.Second, time.Second
+		o.Event, o.Gate, o.Rebalance, successor.Rebalance = event5, true, 2*time.Second, 2*time.Second
 		first := start(t, o)
 		first.await(sayGate)
 		first.tell(hearFreeze)
@@ -50,7 +50,7 @@ func TestTwoOwners(t *testing.T) {
 		w.awaitLock(second)
 		first.tell(hearGo)
 		w.awaitAll()
-		if by := w.by(event5); by != first.name {
+		if by := w.by(); by != first.name {
 			t.Errorf("the effect is by %q, want the first one's", by)
 		}
 		if n := w.duplicates(event5); n == 0 {

@@ -7,23 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
 // Two processes of a group are killed at random moments: before they have joined, while they join, at work, while the other one is
-// dead. In between one is frozen for a while, or drains. The producer sends some events twice.
+// dead. In between one is frozen for a while, or drains. Each new process handles its messages in an order of its own choice. The
+// producer sends some events twice.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		c := &chaos{world: newWorld(t, b, 4), rng: rand.New(rand.NewPCG(seed, 0))}
+		c := &chaos{world: newWorld(t, b, 4)}
 		for i := range c.workers {
 			c.start(i)
 		}
 		for kills := randomKills(t); c.killed < kills; {
 			c.feed()
-			c.deed(c.rng.IntN(len(c.workers)))
+			c.deed(rand.IntN(len(c.workers)))
 		}
 		c.feed()
 		c.awaitAll()
@@ -38,7 +38,6 @@ func TestKilledAtRandom(t *testing.T) {
 
 type chaos struct {
 	*world
-	rng     *rand.Rand
 	workers [2]*process
 	started int
 	killed  int
@@ -49,6 +48,7 @@ func (c *chaos) start(i int) {
 	c.started++
 	o := c.member(fmt.Sprintf("worker-%d-%d", i, c.started))
 	o.Work = time.Millisecond
+	o.Order = []consumer.Order{consumer.PartitionOrder, consumer.KeyOrder, consumer.Unordered}[rand.IntN(3)]
 	c.workers[i] = start(c.t, o)
 }
 
@@ -68,7 +68,7 @@ func (c *chaos) feed() {
 		for range batch {
 			id := fmt.Sprintf("event-%d", len(c.ids)+len(ids))
 			ids = append(ids, id)
-			switch c.rng.IntN(10) {
+			switch rand.IntN(10) {
 			case 0:
 				ids = append(ids, id)
 			case 1:
@@ -83,7 +83,7 @@ func (c *chaos) feed() {
 func (c *chaos) deed(i int) {
 	c.t.Helper()
 	p := c.workers[i]
-	switch c.rng.IntN(10) {
+	switch rand.IntN(10) {
 	case 0:
 		p.stop()
 	case 1:
@@ -107,7 +107,7 @@ func (c *chaos) deed(i int) {
 // awaitMoment waits for a moment early in the life of a process, while it joins, or at work.
 func (c *chaos) awaitMoment(p *process) {
 	c.t.Helper()
-	switch c.rng.IntN(3) {
+	switch rand.IntN(3) {
 	case 0:
 		c.pass(50 * time.Millisecond)
 	case 1:
@@ -116,11 +116,11 @@ func (c *chaos) awaitMoment(p *process) {
 	default:
 		before := query[int](c.world, `select count(*) from effect`)
 		eventually(c.t, "some events take effect", func() bool {
-			return query[int](c.world, `select count(*) from effect`) > before+c.rng.IntN(20)
+			return query[int](c.world, `select count(*) from effect`) > before+rand.IntN(20)
 		})
 		c.pass(30 * time.Millisecond)
 	}
 }
 
 // pass lets some time pass, up to limit. There is nothing to wait for: the moment is what is random.
-func (c *chaos) pass(limit time.Duration) { time.Sleep(time.Duration(c.rng.Int64N(int64(limit)))) }
+func (c *chaos) pass(limit time.Duration) { time.Sleep(rand.N(limit)) }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
@@ -161,7 +162,7 @@ func (w *world) goOn(first *process, s step, done bool) {
 // wantAfterDeath looks at what the dead have left.
 func (w *world) wantAfterDeath(s step, done bool) {
 	w.t.Helper()
-	if by := w.by(event5); (by != "") != done {
+	if by := w.by(); (by != "") != done {
 		w.t.Errorf("killed %s: the effect is there: %v, want %v", s, by != "", done)
 	}
 	if committed := w.check()[0]; committed > strikeAt && s != offsetCommitSent {
@@ -175,7 +176,7 @@ func (w *world) finish(first, second *process, s step, done bool) {
 	w.awaitAll()
 	second.stop()
 	w.wantOnce()
-	by, want := w.by(event5), second.name
+	by, want := w.by(), second.name
 	if done {
 		want = first.name
 	}
@@ -194,6 +195,35 @@ func (w *world) awaitState(state string) {
 		groups, err := w.admin.DescribeConsumerGroups([]string{w.group})
 		return err == nil && len(groups) == 1 && groups[0].State == state
 	})
+}
+
+// Messages behind the struck one are handled beside it, and finish before it: the offset waits for it.
+func TestKilledBehindOthers(t *testing.T) {
+	t.Parallel()
+	for _, s := range steps {
+		if s.step != inHandler && s.step != afterHandler && s.step != afterCommit {
+			continue // those are known to be the struck message's, with other transactions beside it
+		}
+		t.Run(string(s.step), func(t *testing.T) {
+			t.Parallel()
+			serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
+				w := newWorld(t, b, 1)
+				w.produceMany(inAll)
+				o := w.struckAt(s.step)
+				o.Order = consumer.Unordered
+				first := start(t, o)
+				first.await(sayAt + string(s.step))
+				eventually(t, "all others have taken effect", func() bool {
+					return query[int](w, `select count(*) from effect where event <> $1`, event5) == inAll-1
+				})
+				w.awaitStrike(first, s.step, s.tx)
+				w.goOn(first, s.step, s.done)
+				if n := w.duplicates("event-9"); n == 0 {
+					t.Error("what finished before the struck message was not delivered again")
+				}
+			})
+		})
+	}
 }
 
 // A handler ends the process: os.Exit runs no deferred functions, which is as good as a kill.

@@ -126,7 +126,7 @@ func (b *dedupBench) round(ctx context.Context, partitions int32, messages int, 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Drop(context.WithoutCancel(ctx))) }()
-	pool, err := pgxpool.New(ctx, s.URL)
+	pool, err := openPool(ctx, s.URL)
 	if err != nil {
 		return 0, err
 	}
@@ -140,6 +140,16 @@ func (b *dedupBench) round(ctx context.Context, partitions int32, messages int, 
 		return err
 	})
 	return rate, errors.Join(err, checkEffects(ctx, pool, messages))
+}
+
+// openPool gives each partition a connection and more: pgx's default is 4 on a small machine, of which pgxstore leaves one to others.
+func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = 16
+	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
 func makeTables(ctx context.Context, pool *pgxpool.Pool) error {

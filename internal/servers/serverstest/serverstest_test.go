@@ -192,7 +192,7 @@ func TestARequiredKafkaMustBeThere(t *testing.T) {
 func TestWhatServedIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "servers.log")
-	if out, err := runTest("Test(EachBroker|SchemasAreApart|InProcessInjectsFaults)", "EINMAL_KAFKA_BROKERS=", "EINMAL_SERVERS_LOG="+log); err != nil {
+	if out, err := runTest("Test(EachBroker|SchemasAreApart|InProcessInjectsFaults)", "EINMAL_KAFKA_BROKERS=", "EINMAL_REQUIRE_KAFKA=", "EINMAL_SERVERS_LOG="+log); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	text, err := os.ReadFile(log)

@@ -1,0 +1,124 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// topicWatch looks after the topics of a membership while a session runs: topics that come, go, grow, or are created again under
+// the same name. sarama's group notices growth only in its leader, and nothing of the rest.
+type topicWatch struct {
+	*membership
+	partitions map[string]int // when the session began; the topics that it consumes
+	end        context.CancelFunc
+}
+
+// existing returns the topics that can be consumed now: one that is missing would keep all others from being consumed. It reports a
+// topic when it goes and when it comes back.
+func (m *membership) existing() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
+		err := m.client.RefreshMetadata(name)
+		gone := errors.Is(err, sarama.ErrUnknownTopicOrPartition)
+		if gone != m.missing[name] {
+			if gone {
+				m.log.Error("einmal: a topic does not exist any more, the others go on without it", slog.String(attrTopic, name))
+			} else {
+				m.log.Info("einmal: a topic exists again", slog.String(attrTopic, name))
+			}
+			m.missing[name] = gone
+		}
+		if !gone {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// run looks at the topics again and again until ctx is done.
+func (w *topicWatch) run(ctx context.Context) {
+	grown := 0
+	for pause(ctx, jitter(w.sarama.Metadata.RefreshFrequency)) {
+		now := w.count()
+		switch {
+		case !slices.Equal(slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(w.partitions))):
+			w.log.Info("einmal: topics came or went, joining again")
+			w.end()
+			return
+		case w.changedIDs():
+			w.end() // Setup of the next session sets the positions
+			return
+		case !maps.Equal(now, w.partitions):
+			// The leader makes the group rebalance. If the session goes on, there is none that noticed: Kafka does not tell a
+			// static member that it is leader when it has restarted (KAFKA-13435).
+			if grown++; grown > 1 {
+				w.log.Info("einmal: partitions were added, and the group has not noticed: joining again")
+				w.strategy.nudge(strconv.FormatInt(time.Now().UnixNano(), 36))
+				w.end()
+				return
+			}
+		}
+	}
+}
+
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(max(1, d)) //nolint:gosec // jitter is no secret
+}
+
+// count returns the topics that exist and their partitions.
+func (m *membership) count() map[string]int {
+	n := map[string]int{}
+	for _, name := range m.existing() {
+		if ps, err := m.client.Partitions(name); err == nil {
+			n[name] = len(ps)
+		}
+	}
+	return n
+}
+
+// changedIDs reports whether a topic was created again under its name.
+func (w *topicWatch) changedIDs() bool {
+	ids, err := topicIDs(w.client, w.topics)
+	if err != nil {
+		return false // asked again soon
+	}
+	for name, id := range ids {
+		if w.isOther(name, id) {
+			w.log.Error("einmal: the topic was created again under the same name", slog.String(attrTopic, name))
+			return true
+		}
+	}
+	return false
+}
+
+// isOther reports whether id is not the one that the topic had in the last session. A zero id is one that is not known.
+func (r *running) isOther(name string, id TopicID) bool {
+	before := r.ids[name]
+	return before != (TopicID{}) && id != (TopicID{}) && id != before
+}
+
+// learnIDs asks for the topics' ids and notes which topics were created again since the session before: what was committed for them
+// means nothing now.
+func (s *session) learnIDs() error {
+	ids, err := topicIDs(s.client, s.topics)
+	if err != nil {
+		return err
+	}
+	s.recreated = map[string]bool{}
+	for name, id := range ids {
+		s.recreated[name] = s.isOther(name, id)
+		s.ids[name] = id
+	}
+	return nil
+}
+
+// topicID returns the id of a topic, zero if it is not known.
+func (s *session) topicID(name string) TopicID { return s.ids[name] }
