@@ -70,7 +70,7 @@ var never = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/e
 // withoutSarama are the files of consumer that its users read and write against, and those that decide: Kafka's client has no
 // place in them.
 var withoutSarama = []string{
-	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go",
+	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go", "consumer/eventid_json.go", "consumer/eventid_cloudevents.go",
 	"consumer/chain.go", "consumer/queue.go", "consumer/status.go",
 }
 
