@@ -3,8 +3,10 @@ package pgxstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -128,6 +130,26 @@ func TestPartitionsOfUUID7(t *testing.T) {
 	_, err := store.Once(t.Context(), key("018d0000-0000-7000-8000-000000000000"), writes("forbidden"))
 	if class := dedupstore.ClassOf(err); err == nil || class != dedupstore.Unclassified {
 		t.Errorf("a check of the function's own: %v, class %v", err, class)
+	}
+}
+
+// A partition that was forgotten is no reason to give its events up, even if there are later ones, of a clock that is fast.
+func TestPartitionWasForgotten(t *testing.T) {
+	t.Parallel()
+	db := use(t, pgtest.Open(t, pgtest.ByUUID))
+	store := pgxstore.New(db.Pool, nil)
+	if err := store.Check(t.Context()); err != nil {
+		t.Fatalf("Check: %v", err)
+	}
+	db.exec(`drop table part1; create table future partition of processed_event
+		for values from ('02900000-0000-0000-0000-000000000000') to ('02950000-0000-0000-0000-000000000000')`)
+	if ran, err := store.Once(t.Context(), key("02910000-0000-7000-8000-0123456789ab"), writes("future")); !ran || err != nil {
+		t.Fatalf("Once() = %v, %v", ran, err)
+	}
+	now := fmt.Sprintf("%012x", time.Now().UnixMilli())
+	_, err := store.Once(t.Context(), key(now[:8]+"-"+now[8:]+"-7000-8000-0123456789ab"), writes("now"))
+	if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "create it, and the next ones") {
+		t.Errorf("Once: %v", err)
 	}
 }
 

@@ -292,3 +292,27 @@ func unopenable(t *testing.T) *sql.DB {
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
+
+// A COMMIT that gets no answer is given up at CommitTimeout, whatever the driver does with it. Its connection and its place are
+// free again when the driver lets go.
+func TestCommitTimeout(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, driver sqltest.Driver) {
+		dialer := &faultconn.Dialer{}
+		db, pool := open(t, driver, dialer)
+		pool.SetMaxOpenConns(1)
+		store := sqlstore.New(pool, schema.Postgres, &sqlstore.Config{CommitTimeout: 300 * time.Millisecond})
+		if err := store.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		dialer.Break(faultconn.CommitHangs)
+		begin := time.Now()
+		ran, err := store.Once(t.Context(), key("e"), writes("e"))
+		if took := time.Since(begin); ran || !errors.Is(err, dedupstore.ErrOutcomeUnknown) || took > 2*time.Second {
+			t.Errorf("Once() = %v, %v after %v", ran, err, took)
+		}
+		if ran, err := store.Once(t.Context(), key("e"), writes("e")); ran || err != nil || db.Effects() != 1 {
+			t.Errorf("the next call: %v, %v, %d effects", ran, err, db.Effects())
+		}
+	})
+}
