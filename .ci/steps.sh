@@ -141,7 +141,8 @@ on_real_servers() {
 	# shellcheck source=/dev/null
 	. "$work/servers.env"
 	used=$(new_servers_log)
-	EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on ./...
+	EINMAL_CRASH_KILLS=200 EINMAL_CHURN=60s EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 \
+		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on ./...
 	cat "$log/servers.log"
 	summary "$used" | tee "$work/served"
 	sed 's/^servers: /started /' "$log/servers.log" >>"$work/served"

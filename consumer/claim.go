@@ -43,11 +43,16 @@ type claim struct {
 	fetched  time.Time                     // when the last messages came
 	progress time.Time                     // when a message last finished
 	lastErr  error
-	paused   bool
-	revoked  time.Time     // when it became known that the partition goes
-	stopped  bool          // no message starts any more
-	idle     chan struct{} // closed when stopped and nothing runs
-	fenced   bool          // no mark is made any more
+	fetchErr error     // since which nothing was fetched
+	unread   time.Time // when the first of these came
+
+	fetchErrAt time.Time // when the last of these came
+
+	paused  bool
+	revoked time.Time     // when it became known that the partition goes
+	stopped bool          // no message starts any more
+	idle    chan struct{} // closed when stopped and nothing runs
+	fenced  bool          // no mark is made any more
 }
 
 func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, session sarama.ConsumerGroupSession, source sarama.ConsumerGroupClaim) *claim {
@@ -84,7 +89,7 @@ func (cl *claim) pump(messages <-chan *sarama.ConsumerMessage) {
 func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	cl.fetched = time.Now()
+	cl.fetched, cl.unread, cl.fetchErr = time.Now(), time.Time{}, nil
 	more := len(messages)
 	items := make([]item, more+1)
 	ok := cl.add(&items[0], rec)
@@ -116,6 +121,21 @@ func (cl *claim) add(it *item, rec *sarama.ConsumerMessage) bool {
 	return true
 }
 
+// cannotRead notes an error of the fetches of the partition.
+func (cl *claim) cannotRead(err error) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	now := time.Now()
+	if cl.unread.IsZero() || now.Sub(cl.fetchErrAt) > fetchErrFresh {
+		cl.unread = now
+	}
+	cl.fetchErr, cl.fetchErrAt = err, now
+}
+
+// fetchErrFresh is how long an error says something about the present: sarama fetches again, and fails again, twice a second. That
+// an empty partition can be read again is told by nothing.
+const fetchErrFresh = 30 * time.Second
+
 // restarted is called with the first offset of a claim that could not start at a committed one: there was none, or it was out of
 // range. Where it lies beyond the end of the log (a topic that was created again), sarama would ignore every mark until the log
 // has outgrown it; without a committed offset this does nothing.
@@ -142,7 +162,7 @@ func (cl *claim) start(now time.Time) *item {
 	}
 	it := cl.queue.next()
 	if it != nil {
-		it.started, it.overrun = now, false
+		it.started, it.overrun, it.gaveUp = now, false, false
 		cl.running.add(it)
 	}
 	return it
@@ -154,8 +174,8 @@ func (cl *claim) resumed() *item {
 	defer cl.mu.Unlock()
 	cl.waiting = false
 	it := cl.start(time.Now())
-	if it != nil && cl.queue.hasReady() {
-		cl.topic.workers.wait(cl)
+	if it != nil {
+		cl.dispatch() // a place may have become free since this claim was taken from those that wait
 	}
 	return it
 }

@@ -67,7 +67,7 @@ type Config struct {
 	Hooks Hooks
 
 	// Logger receives what the runner itself has to say: rebalances, retries, broker errors. It never receives keys, values or
-	// headers of messages. Default: slog.Default().
+	// headers of messages. Its handler must not call the Consumer. Default: slog.Default().
 	Logger *slog.Logger
 
 	// Sarama edits the configuration of the Kafka client, for TLS, SASL, the client's id or its time-outs. New calls it once.

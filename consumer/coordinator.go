@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -32,10 +33,12 @@ type groupClient struct {
 	patience time.Duration
 
 	mu       sync.Mutex
-	own      *coordinator  // nil while there is none
-	deadline time.Time     // until when to seek
-	stopBy   time.Time     // the same, from the stop on
-	seeking  chan struct{} // closed when the search under way is over; nil if there is none
+	own      *coordinator     // nil while there is none
+	deadline time.Time        // until when to seek
+	stopBy   time.Time        // the same, from the stop on
+	seeking  chan struct{}    // closed when the search under way is over; nil if there is none
+	refused  error            // by the brokers, at the last search; waiting does not cure it
+	askAgain func(error) bool // what to do when no broker tells an offset; waits, and reports whether to ask again
 	closed   bool
 }
 
@@ -113,6 +116,10 @@ func (g *groupClient) atHand() (own *sarama.Broker, found <-chan struct{}, wait 
 		g.deadline = now.Add(g.patience)
 		return g.own.Broker, nil, 0, nil
 	}
+	if err := g.refused; err != nil {
+		g.refused = nil // told once, then asked again
+		return nil, nil, 0, err
+	}
 	deadline := g.until(now)
 	if g.seeking == nil && now.Before(deadline) {
 		g.seeking = make(chan struct{})
@@ -160,14 +167,16 @@ func (g *groupClient) await(found <-chan struct{}, wait time.Duration) bool {
 // seek looks for the coordinator until it is connected, or the deadline has passed.
 func (g *groupClient) seek(deadline time.Time) {
 	var own *coordinator
-	for own == nil && time.Now().Before(deadline) && !g.isClosed() {
-		own = g.find()
-		if own == nil {
+	var refused error
+	for own == nil && refused == nil && time.Now().Before(deadline) && !g.isClosed() {
+		own, refused = g.find()
+		if own == nil && refused == nil {
 			time.Sleep(seekPause)
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.refused = refused
 	if g.closed && own != nil {
 		own.end()
 	} else {
@@ -177,13 +186,13 @@ func (g *groupClient) seek(deadline time.Time) {
 	g.seeking = nil
 }
 
-// find asks for the coordinator and connects to it; nil if either fails.
-func (g *groupClient) find() *coordinator {
-	addr := g.lookup()
+// find asks for the coordinator and connects to it; nil if either fails. The error is one that waiting does not cure.
+func (g *groupClient) find() (*coordinator, error) {
+	addr, err := g.lookup()
 	if addr == "" {
-		return nil
+		return nil, err
 	}
-	return g.connect(addr, g.Config().Net.DialTimeout+lookupTimeout)
+	return g.connect(addr, g.Config().Net.DialTimeout+lookupTimeout), nil
 }
 
 // connect opens a connection, with all that belongs to it: TLS, SASL, the versions. A frozen broker accepts it and says nothing.
@@ -205,10 +214,16 @@ func (g *groupClient) connect(addr string, timeout time.Duration) *coordinator {
 	return c
 }
 
-// lookup asks all brokers at once, over connections of their own, and takes the first answer.
-func (g *groupClient) lookup() string {
+// answer is what a broker says about the coordinator: its address, empty if it does not know; or that it is not allowed to tell.
+type answer struct {
+	addr    string
+	refused error
+}
+
+// lookup asks all brokers at once, over connections of their own, and takes the first answer that has an address.
+func (g *groupClient) lookup() (addr string, refused error) {
 	addrs := g.addresses()
-	answers := make(chan string, len(addrs))
+	answers := make(chan answer, len(addrs))
 	conf := *g.Config()
 	conf.Net.DialTimeout = min(conf.Net.DialTimeout, lookupTimeout)
 	conf.Net.ReadTimeout, conf.Net.WriteTimeout = lookupTimeout, lookupTimeout
@@ -221,15 +236,16 @@ func (g *groupClient) lookup() string {
 	defer timeout.Stop()
 	for range addrs {
 		select {
-		case addr := <-answers:
-			if addr != "" {
-				return addr
+		case a := <-answers:
+			if a.addr != "" {
+				return a.addr, nil
 			}
+			refused = cmp.Or(refused, a.refused)
 		case <-timeout.C:
-			return ""
+			return "", refused
 		}
 	}
-	return ""
+	return "", refused
 }
 
 // addresses are those of the brokers that the client knows, or the ones it began with.
@@ -242,18 +258,23 @@ func (g *groupClient) addresses() []string {
 	return slices.Compact(addrs)
 }
 
-// ask asks one broker; empty if it does not know.
-func ask(addr, group string, conf *sarama.Config) string {
+// ask asks one broker.
+func ask(addr, group string, conf *sarama.Config) answer {
 	b := sarama.NewBroker(addr)
 	if err := b.Open(conf); err != nil {
-		return ""
+		return answer{}
 	}
 	defer b.Close()
 	res, err := b.FindCoordinator(&sarama.FindCoordinatorRequest{CoordinatorKey: group, CoordinatorType: sarama.CoordinatorGroup, Version: 2})
-	if err != nil || !errors.Is(res.Err, sarama.ErrNoError) || res.Coordinator == nil {
-		return ""
+	switch {
+	case err != nil:
+		return answer{}
+	case errors.Is(res.Err, sarama.ErrGroupAuthorizationFailed):
+		return answer{refused: res.Err}
+	case !errors.Is(res.Err, sarama.ErrNoError) || res.Coordinator == nil:
+		return answer{}
 	}
-	return res.Coordinator.Addr()
+	return answer{addr: res.Coordinator.Addr()}
 }
 
 // RefreshCoordinator is called when the coordinator says that it is none any more. The next call of Coordinator looks for the new
@@ -269,7 +290,10 @@ func (g *groupClient) RefreshCoordinator(string) error {
 		return nil
 	}
 	found := make(chan string, 1)
-	go func() { found <- g.lookup() }()
+	go func() {
+		addr, _ := g.lookup()
+		found <- addr
+	}()
 	var addr string
 	select {
 	case addr = <-found:

@@ -1,6 +1,10 @@
 package consumer
 
-import "time"
+import (
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
 
 // Hooks are called when something happens to a partition or to the membership, for metrics and tests. All are optional. They run
 // one after the other on a goroutine of their own, in the order in which things happened, so they may call the Consumer; what
@@ -26,27 +30,39 @@ type partitionHook func(topic string, partition int32)
 // hookRunner calls the hooks of one Consumer.
 type hookRunner struct {
 	hooks  Hooks
+	log    *slog.Logger
 	events chan func()
 	done   chan struct{}
 }
 
 const hookBacklog = 1000
 
-func newHookRunner(h Hooks) *hookRunner {
-	r := &hookRunner{hooks: h, events: make(chan func(), hookBacklog), done: make(chan struct{})}
+func newHookRunner(h Hooks, log *slog.Logger) *hookRunner {
+	r := &hookRunner{hooks: h, log: log, events: make(chan func(), hookBacklog), done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		for f := range r.events {
-			f()
+			r.run(f)
 		}
 	}()
 	return r
 }
 
-// close waits for the events that are queued.
-func (r *hookRunner) close() {
+// run contains a hook that panics.
+func (r *hookRunner) run(f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			err := &Panic{Value: v, Stack: debug.Stack()}
+			r.log.Error("einmal: a hook panicked", slog.Any("error", err), slog.String("stack", string(err.Stack)))
+		}
+	}()
+	f()
+}
+
+// close waits for the events that are queued, and reports whether the hooks have returned in time.
+func (r *hookRunner) close() bool {
 	close(r.events)
-	<-r.done
+	return waitFor(r.done, closeTimeout)
 }
 
 func (r *hookRunner) call(f func()) {

@@ -38,6 +38,7 @@ func newSaramaConfig(group string, st *strategy) *sarama.Config {
 	}
 	c.Consumer.Fetch.Default = 4 << 20 // per partition and request; a third more throughput than with 1 MiB
 	c.Consumer.Retry.Backoff = 500 * time.Millisecond
+	c.Consumer.Retry.Max = 0                         // for ever: giving up on a partition would end the session for all others
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest // newest skips what was produced before the first commit
 	c.Consumer.Offsets.AutoCommit.Enable = true      // marks follow the database's commit, so any of them may be committed
 	c.Consumer.Offsets.AutoCommit.Interval = time.Second
@@ -106,6 +107,7 @@ func saramaConfig(p *problems, cfg Config, st *strategy) *sarama.Config {
 		p.add("Config.Sarama", "%v", err)
 	}
 	checkTimeouts(p, sc)
+	checkSizes(p, sc)
 	if !sc.Version.IsAtLeast(sarama.V0_11_0_0) {
 		p.add("Config.Sarama", "sets Version to %v: set at least %v, older ones have no record headers", sc.Version, sarama.V0_11_0_0)
 	}
@@ -135,6 +137,17 @@ func checkTimeouts(p *problems, sc *sarama.Config) {
 		"else joining the group times out while the others drain")
 	below("Net.ReadTimeout", sc.Net.ReadTimeout, "Consumer.Group.Session.Timeout", g.Session.Timeout,
 		"else a dead connection costs the session")
+}
+
+// checkSizes refuses a fetch whose answer sarama would not read: it fails as a whole, again and again, for all partitions of the
+// broker. Both limits of sarama that matter here, MaxResponseSize and MaxDecompressedBatchSize, are variables of the whole process,
+// so they are main's to set: what they refuse is never read either.
+func checkSizes(p *problems, sc *sarama.Config) {
+	f := sc.Consumer.Fetch
+	if limit := int64(sarama.MaxResponseSize); int64(f.MaxBytes)+int64(f.Default) > limit {
+		p.add("Config.Sarama", "sets Consumer.Fetch.MaxBytes to %d, and Consumer.Fetch.Default is %d, but sarama.MaxResponseSize is %d: "+
+			"keep their sum below it, or let main raise sarama.MaxResponseSize; a response beyond it stops all partitions of its broker", f.MaxBytes, f.Default, limit)
+	}
 }
 
 // revokeBudget is how long messages in work may go on after a rebalance has begun.

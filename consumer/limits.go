@@ -9,7 +9,8 @@ type Limits struct {
 	// PartitionMessages of one partition are fetched and not finished. Default: 1,000, or 4 x Topic.Workers if that is more,
 	// so that workers find something to do while the next fetch is under way.
 	PartitionMessages int
-	// PartitionBytes are held by them, headers and bookkeeping included. Default: 16 MiB.
+	// PartitionBytes are held by them, headers and bookkeeping included. Default: 16 MiB. A message keeps in memory the batch
+	// that it was produced in, so messages that are stuck for long can hold more: up to a batch each.
 	PartitionBytes int
 	// Messages and Bytes bound all partitions together. A partition of which nothing is held is never paused for them, so
 	// that none starves. Defaults: 100,000 and 256 MiB.
@@ -58,7 +59,7 @@ func (l Limits) validate(p *problems) {
 // load is what all claims of a Consumer hold together.
 type load struct {
 	messages, bytes atomic.Int64
-	over            atomic.Bool // a claim was paused for it
+	over            atomic.Bool // a claim is paused that waits for it to come down
 }
 
 func (l *load) add(messages, bytes int) {
@@ -99,11 +100,16 @@ func (cl *claim) resumeIfLow() {
 	if !cl.paused || cl.stopped {
 		return
 	}
-	if cl.within(2) && (cl.held == 0 || cl.run.load.within(cl.run.cfg.Limits, 2)) {
-		cl.paused = false
-		cl.group.Resume(cl.ref())
-		cl.run.hooks.partition(cl.run.hooks.hooks.Resumed, cl)
+	if !cl.within(2) {
+		return
 	}
+	if cl.held > 0 && !cl.run.load.within(cl.run.cfg.Limits, 2) {
+		cl.run.load.over.Store(true) // what it still holds may be stuck: whoever brings the load down has to look at it again
+		return
+	}
+	cl.paused = false
+	cl.group.Resume(cl.ref())
+	cl.run.hooks.partition(cl.run.hooks.hooks.Resumed, cl)
 }
 
 // report brings the load up to date with what the claim holds, and lets other claims go on that were paused for it. It is called

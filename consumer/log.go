@@ -1,9 +1,13 @@
 package consumer
 
 import (
+	"errors"
 	"log/slog"
+	"regexp"
 	"sync"
 	"time"
+
+	"github.com/IBM/sarama"
 )
 
 // Names of log attributes: OpenTelemetry's for messaging.
@@ -14,8 +18,8 @@ const (
 	attrOffset    = "messaging.kafka.offset"
 )
 
-// brokerErrors logs the errors of the Kafka client. A broker that is away makes one per partition and second, all alike, so the
-// same text is logged once in a while, with the number of times that it was left out.
+// brokerErrors logs the errors of the Kafka client. A broker that is away makes several per partition and second, all alike, so what
+// says the same is logged once in a while, with the number of times that it was left out.
 type brokerErrors struct {
 	log   *slog.Logger
 	every time.Duration
@@ -36,7 +40,7 @@ func newBrokerErrors(log *slog.Logger) *brokerErrors {
 }
 
 func (b *brokerErrors) warn(err error) {
-	text := err.Error()
+	text := gist(err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r, now := b.last[text], time.Now()
@@ -54,3 +58,15 @@ func (b *brokerErrors) warn(err error) {
 	b.last[text] = &repeated{at: now}
 	b.log.Warn("einmal: the Kafka client reports an error, it goes on by itself", attrs...)
 }
+
+// gist is what errors that say the same have in common: not the port of this end of the connection, nor the partition of the topic.
+func gist(err error) string {
+	prefix := ""
+	if ce, ok := errors.AsType[*sarama.ConsumerError](err); ok && ce.Err != nil {
+		prefix, err = ce.Topic+": ", ce.Err
+	}
+	return prefix + localEnd.ReplaceAllString(err.Error(), "$1->")
+}
+
+// localEnd is the first half of "read tcp 10.0.0.7:49832->10.0.0.1:9092", in which the port is another one for each connection.
+var localEnd = regexp.MustCompile(`(\S+):\d+->`)

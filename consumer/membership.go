@@ -19,10 +19,13 @@ type membership struct {
 	ctx    context.Context // ends with running's, or by leave
 	leave  context.CancelCauseFunc
 	reader chan struct{} // closed when the group's errors have been read
+	errors *brokerErrors
 
 	missing map[string]bool // topics that do not exist
 
-	sessionBegan time.Time // written in Setup, read when Consume has returned
+	// Written in Setup and Cleanup, read when Consume has returned.
+	sessionBegan time.Time
+	sessionEnd   error // why it ended
 }
 
 // What lies between two sessions. A rebalance is answered at once, the others wait for it; sessions that end soon after they began,
@@ -31,6 +34,9 @@ const (
 	shortSession = 10 * time.Second
 	rejoinBase   = 100 * time.Millisecond
 	rejoinMax    = 5 * time.Second
+	// rejoinOthers is the most where others made the group rebalance: they wait for this member, with all their partitions. It is
+	// for the one that begins the rebalances to pause.
+	rejoinOthers = 200 * time.Millisecond
 )
 
 func rejoinDelay(short int) time.Duration {
@@ -40,13 +46,20 @@ func rejoinDelay(short int) time.Duration {
 	return min(rejoinMax, rejoinBase<<min(short-2, 10))
 }
 
+func (m *membership) rejoinDelay(short int) time.Duration {
+	if errors.Is(m.sessionEnd, sarama.ErrRebalanceInProgress) {
+		return min(rejoinOthers, rejoinDelay(short))
+	}
+	return rejoinDelay(short)
+}
+
 // member joins the group and stays in it until ctx is done, the membership is left, or the broker refuses it for good.
 func (r *running) member() error {
 	group, err := sarama.NewConsumerGroupFromClient(r.cfg.Group, r.client)
 	if err != nil {
 		return err
 	}
-	m := &membership{running: r, group: group, reader: make(chan struct{}), missing: map[string]bool{}}
+	m := &membership{running: r, group: group, reader: make(chan struct{}), errors: newBrokerErrors(r.log), missing: map[string]bool{}}
 	r.strategy.onAssignment(m.assigned)
 	defer r.strategy.onAssignment(nil)
 	m.ctx, m.leave = context.WithCancelCause(r.ctx)
@@ -89,9 +102,10 @@ func (m *membership) sessions() error {
 		}
 		if err != nil {
 			m.log.Warn("einmal: joining or leaving the group failed, trying again", slog.Any("error", err))
+			m.change(Left, Running) // until the next assignment
 		}
 		short = m.countShort(short, err)
-		if !m.wait(rejoinDelay(short)) {
+		if !m.wait(m.rejoinDelay(short)) {
 			return nil
 		}
 	}
@@ -99,7 +113,7 @@ func (m *membership) sessions() error {
 
 // session joins the group and stays in it until the next rebalance, or longer in cooperative mode.
 func (m *membership) session() error {
-	m.sessionBegan = time.Time{}
+	m.sessionBegan, m.sessionEnd = time.Time{}, nil
 	m.client.arm()
 	topics := m.existing()
 	if len(topics) == 0 {
@@ -158,7 +172,7 @@ func refused(err error, group string) error {
 	case errors.Is(err, sarama.ErrFencedInstancedId):
 		remedy = "give each process a group instance id of its own"
 	case errors.Is(err, sarama.ErrInconsistentGroupProtocol):
-		remedy = "the members that run use no strategy that this one knows: it uses range"
+		remedy = "the members that run have no strategy in common with this one: by default it uses range; from there to Cooperative leads ToCooperative (Config.Rebalance)"
 	case errors.As(err, &conf):
 		remedy = "correct Config.Sarama"
 	default:
@@ -201,8 +215,21 @@ const closeTimeout = 3 * time.Second
 // readErrors logs what the client reports, until the group is closed.
 func (m *membership) readErrors() {
 	defer close(m.reader)
-	errs := newBrokerErrors(m.log)
 	for err := range m.group.Errors() {
-		errs.warn(err)
+		m.errors.warn(err)
+		m.note(err)
+	}
+}
+
+// note keeps the error of a partition for Status, until something of it is fetched.
+func (m *membership) note(err error) {
+	var failed *sarama.ConsumerError
+	if !errors.As(err, &failed) || failed.Topic == "" {
+		return
+	}
+	for _, cl := range m.allClaims() {
+		if cl.topic.name == failed.Topic && cl.partition == failed.Partition {
+			cl.cannotRead(failed.Err)
+		}
 	}
 }

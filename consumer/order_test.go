@@ -260,3 +260,34 @@ func TestTotalIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// Bytes are bounded like messages, per partition and in all.
+func TestBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]consumer.Limits{"of a partition": {PartitionBytes: 20_000}, "of all": {Bytes: 20_000}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := serverstest.InProcess(t)
+			topic, group := b.Topic(t, 2), serverstest.Group(t)
+			for range 10 {
+				b.Produce(t, records(topic, 2, 20)...)
+			}
+			h := newBlocking(true)
+			cfg := config(b, group, topic, h)
+			cfg.Limits = limits
+			cfg.Sarama = func(c *sarama.Config) { c.Consumer.Fetch.Default = 1024 }
+			m := start(t, cfg)
+			eventually(t, "both are paused", func() bool {
+				p := m.Status().Partitions
+				return len(p) == 2 && p[0].Paused && p[1].Paused
+			})
+			for _, p := range m.Status().Partitions {
+				if p.Held == 200 {
+					t.Errorf("partition %d holds all messages", p.Partition)
+				}
+			}
+			close(h.release)
+			eventually(t, "all are handled", func() bool { return h.len() == 400 })
+		})
+	}
+}

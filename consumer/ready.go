@@ -9,8 +9,8 @@ import (
 const DefaultStallTimeout = 2 * DefaultProcessingLimit
 
 // Ready is for a readiness probe: true from the first assignment on (an empty one counts: there can be more members than
-// partitions), false while the Consumer starts, drains, has left the group, or while a partition holds messages and none of them
-// has finished for Config.StallTimeout. Status.NotReady says which.
+// partitions), false while the Consumer starts, drains or is out of the group, and when for Config.StallTimeout a partition held
+// messages of which none finished, or could not be read. Status.NotReady says which.
 func (c *Consumer) Ready() bool { return c.Status().NotReady == "" }
 
 // notReady returns why the Consumer is not ready, or "".
@@ -26,6 +26,9 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 		}
 		if idle := now.Sub(since); idle > stall && p.Held > 0 {
 			return fmt.Sprintf("%s has messages, and none has finished for %v", partitionName(p.Topic, p.Partition), idle.Round(time.Second))
+		}
+		if unread := now.Sub(p.Unread); p.FetchError != nil && unread > stall {
+			return fmt.Sprintf("%s cannot be read for %v: %v", partitionName(p.Topic, p.Partition), unread.Round(time.Second), p.FetchError)
 		}
 	}
 	return ""

@@ -15,6 +15,7 @@ type item struct {
 	fetched time.Time
 	started time.Time // of the attempt that runs
 	overrun bool      // that attempt was cancelled for the processing limit
+	gaveUp  bool      // and OnStuck was applied
 	history
 
 	one     attempting                 // the first attempt; later ones are made when they are needed

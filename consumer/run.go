@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -74,7 +75,9 @@ func (r *running) close() {
 	r.unwatch()
 	r.cancelHandlers(nil)
 	r.watcher.Wait()
-	r.hooks.close()
+	if !r.hooks.close() {
+		r.log.Warn("einmal: a hook has not returned")
+	}
 	if !within(closeTimeout, func() { _ = r.client.Close() }) {
 		r.dialer.end()
 	}
@@ -98,11 +101,18 @@ func (r *running) stuck(cl *claim) {
 	r.stuckClaims = append(r.stuckClaims, cl)
 }
 
-func (r *running) stuckError() error {
+// stuckNow returns the claims whose handlers still have not returned, and forgets the others. They have ended, but what runs in them
+// holds places, and the processing limit goes on for it.
+func (r *running) stuckNow() []*claim {
 	r.stuckMu.Lock()
 	defer r.stuckMu.Unlock()
+	r.stuckClaims = slices.DeleteFunc(r.stuckClaims, func(cl *claim) bool { return len(cl.stillRunning()) == 0 })
+	return slices.Clone(r.stuckClaims)
+}
+
+func (r *running) stuckError() error {
 	var names []string
-	for _, cl := range r.stuckClaims {
+	for _, cl := range r.stuckNow() {
 		names = append(names, cl.stillRunning()...)
 	}
 	return stuckError(names)

@@ -42,6 +42,8 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	}
 	w := &topicWatch{membership: s.membership, partitions: s.count(), end: s.end}
 	s.watching.Go(func() { w.run(sess.Context()) })
+	s.watching.Go(func() { s.awaitLeaders(sess) })
+	s.askAgain(sess)
 	s.change(Running, Starting, Left) // when the positions are set: Ready says that nothing from now on is missed
 	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
 	return nil
@@ -110,7 +112,8 @@ const lostBudget = time.Second
 // Cleanup is called when all partitions have been let go.
 func (s *session) Cleanup(sess sarama.ConsumerGroupSession) error {
 	s.commit(sess)
-	s.log.Info("einmal: left the session", slog.Any("cause", context.Cause(sess.Context())))
+	s.sessionEnd = context.Cause(sess.Context())
+	s.log.Info("einmal: left the session", slog.Any("cause", s.sessionEnd))
 	return nil
 }
 

@@ -17,9 +17,19 @@ import (
 // startRetry is the pause between two tries to reach a server at the start.
 const startRetry = 500 * time.Millisecond
 
-// start reaches the brokers and the databases and checks all that they can tell. It returns nil, nil if ctx ends meanwhile.
+// start reaches the brokers and the databases and checks all that they can tell. It returns nil, nil if ctx ends
+// meanwhile, or Abort is called.
 func (c *Consumer) start(ctx context.Context) (*running, error) {
-	limited, cancel := context.WithTimeout(ctx, c.cfg.StartTimeout)
+	starting, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		select {
+		case <-c.abort:
+			end()
+		case <-starting.Done():
+		}
+	}()
+	limited, cancel := context.WithTimeout(starting, c.cfg.StartTimeout)
 	defer cancel()
 	links := make(chan error, 1)
 	go func() { links <- c.checkLinks(limited) }()
@@ -28,12 +38,12 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 		err = c.checkTopics(limited, client)
 	}
 	err = errors.Join(err, <-links)
-	if err == nil && ctx.Err() == nil {
+	if err == nil && starting.Err() == nil {
 		return c.run(ctx, client), nil
 	}
 	c.dialer.end() // what still waits for an answer in the background ends with its connection
 	closeClient(client)
-	if ctx.Err() != nil {
+	if starting.Err() != nil {
 		return nil, nil //nolint:nilnil // documented
 	}
 	return nil, err
@@ -47,10 +57,8 @@ func closeClient(client sarama.Client) {
 
 // run begins what goes on until Run returns.
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
-	r := &running{
-		Consumer: c, log: c.cfg.Logger.With(attrGroup, c.cfg.Group),
-		hooks: newHookRunner(c.cfg.Hooks), ids: map[string]TopicID{},
-	}
+	log := c.cfg.Logger.With(attrGroup, c.cfg.Group)
+	r := &running{Consumer: c, log: log, hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}}
 	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
@@ -143,6 +151,7 @@ func findTopic(ctx context.Context, client sarama.Client, name string) error {
 	refresh := func() (struct{}, error) { return struct{}{}, client.RefreshMetadata(name) }
 	for {
 		_, err := bounded(ctx, 0, refresh, func(struct{}) {})
+		err = exceptLeaderless(err) // it exists
 		final := err == nil || errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic) ||
 			errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 		if final || !pause(ctx, startRetry) {

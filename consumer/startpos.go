@@ -81,8 +81,10 @@ func (s *session) startOf(t *topic, p int32) (offset int64, move bool, err error
 	}
 	committed, known := s.committed[t.name][p]
 	switch {
+	case !known && t.start.oldest() && t.outOfRange == ToOldest:
+		return 0, false, nil // where sarama starts is right
 	case !known:
-		return 0, false, nil
+		return 0, false, fmt.Errorf("the committed offset of %s is not known, and Topic.Start or Topic.OutOfRange needs it", partitionName(t.name, p))
 	case committed < 0:
 		if t.start.oldest() {
 			return 0, false, nil

@@ -14,7 +14,7 @@ const (
 	Created  Phase = "created"  // Run has not been called
 	Starting Phase = "starting" // Run checks the servers, or joins the group for the first time
 	Running  Phase = "running"  // a member of the group
-	Left     Phase = "left"     // out of the group until stuck handlers return, see LeaveGroup
+	Left     Phase = "left"     // out of the group: joining it fails, or stuck handlers have not returned, see LeaveGroup
 	Draining Phase = "draining" // ctx is done, or a message failed for good: what is in work finishes
 	Stopped  Phase = "stopped"  // Run has returned
 )
@@ -40,6 +40,9 @@ type PartitionStatus struct {
 	Paused    bool      // fetching is paused, because a limit is reached
 	Progress  time.Time // when a message last finished, or Assigned
 	LastError error     // of the attempt that failed last, nil if none has
+
+	FetchError error     // why the partition cannot be read, of the last 30 s; nil once something of it was fetched again
+	Unread     time.Time // since when
 
 	Oldest         int64     // offset of the oldest message that is not finished, -1 if there is none
 	OldestSince    time.Time // when it was fetched
@@ -67,7 +70,11 @@ func (cl *claim) status() PartitionStatus {
 	s := PartitionStatus{
 		Topic: cl.topic.name, Partition: cl.partition, Assigned: cl.since, Lag: cl.lag(),
 		Held: cl.held, Bytes: cl.bytes, Running: len(cl.running), Parked: len(cl.parked), Ahead: cl.tracker.Ahead(),
-		Paused: cl.paused, Progress: cl.progress, LastError: cl.lastErr, Oldest: -1, Next: -1,
+		Paused: cl.paused, Progress: cl.progress, LastError: cl.lastErr,
+		Oldest: -1, Next: -1,
+	}
+	if time.Since(cl.fetchErrAt) < fetchErrFresh {
+		s.FetchError, s.Unread = cl.fetchErr, cl.unread
 	}
 	if it := cl.open.oldest; it != nil {
 		s.Oldest, s.OldestSince, s.OldestAttempts = it.rec.Offset, it.fetched, it.attempts()

@@ -48,7 +48,7 @@ func (r *running) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			for _, cl := range r.allClaims() {
+			for _, cl := range append(r.allClaims(), r.stuckNow()...) {
 				cl.watch(now)
 			}
 		}
@@ -65,7 +65,8 @@ func (cl *claim) watch(now time.Time) {
 	for _, it := range cl.running {
 		ran := now.Sub(it.started)
 		switch {
-		case it.overrun && ran > limit+min(limit, stuckGrace):
+		case it.overrun && !it.gaveUp && ran > limit+min(limit, stuckGrace):
+			it.gaveUp = true
 			stuck = append(stuck, it)
 		case !it.overrun && ran > limit:
 			it.overrun = true

@@ -43,9 +43,12 @@ type orders struct {
 	Gate      bool   // the handler of Event waits until it is told to go
 	Swallow   bool   // at the gate it has written, and returns nil when its context is done
 	Rebalance time.Duration
+	Protocol  consumer.Rebalance
+	Commits   time.Duration // between offset commits
 	Idle      time.Duration // pgxstore.Config.IdleTimeout
 	Work      time.Duration // of the handler, on average
 	Order     consumer.Order
+	InTurn    bool          // the handler is takeTurn
 	Attempts  int           // of middleware.Retry, 5 by default
 	Drain     time.Duration // consumer.Config.DrainTimeout
 }
@@ -170,9 +173,10 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 		Middleware:   []consumer.Middleware{c.outermost},
 		Topics:       topics,
 		DrainTimeout: c.Drain,
+		Rebalance:    c.Protocol,
 		Logger:       slog.New(slog.NewTextHandler(c.log, nil)),
 		Sarama: func(cfg *sarama.Config) {
-			hurry(cfg, c.Rebalance)
+			hurry(cfg, c.Rebalance, c.Commits)
 			cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, c.kafka
 		},
 	}
@@ -203,6 +207,9 @@ func workers(order consumer.Order) int {
 
 // handle is the user's function.
 func (c *child) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
+	if c.InTurn {
+		return c.takeTurn(ctx, tx, msg)
+	}
 	struck := msg.EventID == c.Event
 	if struck && c.Gate && !c.Swallow {
 		if err := c.pass(ctx); err != nil {
@@ -240,25 +247,31 @@ func (c *child) pass(ctx context.Context) error {
 
 // takeEffect writes a row. Nothing but einmal keeps it from being written twice.
 func takeEffect(ctx context.Context, tx pgx.Tx, msg *consumer.Message, name string) error {
-	event, _ := msg.Header(consumer.DefaultEventIDHeader) // also where Topic.EventID takes the id from elsewhere
 	_, err := tx.Exec(ctx, `insert into effect (event, partition, "offset", by) values ($1, $2, $3, $4)`,
-		string(event), msg.Partition, msg.Offset, name)
+		eventOf(msg), msg.Partition, msg.Offset, name)
 	return err
 }
 
-const usualRebalance = 500 * time.Millisecond
+// eventOf is the event's id, also where Topic.EventID takes it from elsewhere.
+func eventOf(msg *consumer.Message) string {
+	id, _ := msg.Header(consumer.DefaultEventIDHeader)
+	return string(id)
+}
+
+const (
+	usualRebalance = 500 * time.Millisecond
+	usualCommits   = 10 * time.Millisecond
+)
 
 // hurry shortens the time-outs, in the order in which they must stand, so that what a member held that was killed comes back
 // soon; and the commits, so that a mark which is made too early is soon seen from outside.
-func hurry(c *sarama.Config, rebalance time.Duration) {
-	if rebalance == 0 {
-		rebalance = usualRebalance
-	}
+func hurry(c *sarama.Config, rebalance, commits time.Duration) {
+	rebalance, commits = cmp.Or(rebalance, usualRebalance), cmp.Or(commits, usualCommits)
 	c.Consumer.Group.Heartbeat.Interval = 50 * time.Millisecond
 	c.Consumer.Group.Rebalance.Timeout = rebalance
 	c.Net.ReadTimeout = rebalance + 500*time.Millisecond
 	c.Consumer.Group.Session.Timeout = rebalance + time.Second
 	c.Consumer.Group.Rebalance.Retry.Backoff = 50 * time.Millisecond
-	c.Consumer.Offsets.AutoCommit.Interval = 10 * time.Millisecond
+	c.Consumer.Offsets.AutoCommit.Interval = commits
 	c.Consumer.MaxWaitTime = 50 * time.Millisecond
 }

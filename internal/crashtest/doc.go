@@ -12,5 +12,6 @@
 // that would take a row twice.
 //
 // go test -run AtRandom -timeout 1h ./internal/crashtest -crash.kills=1000 makes 1,000 random kills instead of what EINMAL_CRASH_KILLS says,
-// or 25. Two or three kills take about a second.
+// or 25. Two or three kills take about a second. With -run Churn, -crash.churn=10m has five members come and go for
+// ten minutes in each order, instead of what EINMAL_CHURN says, or 8 s.
 package crashtest

@@ -109,21 +109,30 @@ func query[T any](w *world, sql string, args ...any) T {
 // produce appends events to a partition, one message for each id. There are some keys.
 func (w *world) produce(partition int32, ids ...string) {
 	w.t.Helper()
+	w.produceTo(map[int32][]string{partition: ids})
+}
+
+// produceTo does that for several partitions at once.
+func (w *world) produceTo(partitions map[int32][]string) {
+	w.t.Helper()
 	var msgs []*sarama.ProducerMessage
-	for _, id := range ids {
-		msgs = append(msgs, &sarama.ProducerMessage{
-			Topic: w.topic, Partition: partition, Key: sarama.StringEncoder(id[len(id)-1:]), Value: sarama.StringEncoder("{}"),
-			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}, {Key: []byte("id"), Value: []byte("another-" + id)}},
-		})
-	}
 	w.mu.Lock() // before they can be seen, so that a watcher that sees their offsets knows them
-	w.events[partition] = append(w.events[partition], ids...)
-	for _, id := range ids {
-		w.ids[id] = true
+	for p, ids := range partitions {
+		w.events[p] = append(w.events[p], ids...)
+		for _, id := range ids {
+			w.ids[id] = true
+			msgs = append(msgs, &sarama.ProducerMessage{
+				Topic: w.topic, Partition: p, Key: sarama.StringEncoder(keyOf(id)), Value: sarama.StringEncoder("{}"),
+				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}, {Key: []byte("id"), Value: []byte("another-" + id)}},
+			})
+		}
 	}
 	w.mu.Unlock()
 	w.b.Produce(w.t, msgs...)
 }
+
+// keyOf is the key of an event's messages: its last digit.
+func keyOf(id string) string { return id[len(id)-1:] }
 
 // produceMany appends n events, id "0", "1" and so on, to partition 0.
 func (w *world) produceMany(n int) {
@@ -299,7 +308,7 @@ func (w *world) wantOnce() {
 		delete(effects, id)
 	}
 	if len(wrong) > 0 || len(effects) > 0 {
-		w.t.Errorf("of %d events %d have not taken effect once: %.10v; unknown events: %v", len(w.ids), len(wrong), wrong, effects)
+		w.t.Errorf("of %d events %d have not taken effect once: %v; unknown events: %v", len(w.ids), len(wrong), wrong[:min(10, len(wrong))], effects)
 	}
 	if recorded := query[int](w, `select count(*) from processed_event`); recorded != len(w.ids) {
 		w.t.Errorf("%d events are recorded, want %d", recorded, len(w.ids))

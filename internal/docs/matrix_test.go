@@ -17,6 +17,9 @@ import (
 
 const (
 	matrixFile = root + "/docs/failure-matrix.md"
+	rulesFile  = root + "/docs/kafka-rules.md"
+	rules      = 46 // in its tables, which come first
+	reports    = 27
 	module     = "github.com/einmal-go/einmal/"
 	untested   = "not tested yet"
 	fewest     = 60 // rows
@@ -49,6 +52,35 @@ func TestFailureMatrix(t *testing.T) {
 	}
 	if len(rows) < fewest || open > mostOpen {
 		t.Errorf("%d rows, %d of them not tested: were all found?", len(rows), open)
+	}
+}
+
+// TestKafkaRules checks that no rule and no report is left out, that each names a test or says why there is none, and that the tests
+// exist.
+func TestKafkaRules(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testsOf(t, os.DirFS(root))
+	rows := matrixRows(string(text))
+	if len(rows) != rules+reports {
+		t.Fatalf("%d rows, want %d", len(rows), rules+reports)
+	}
+	for i, row := range rows {
+		if want := strconv.Itoa(i%rules + 1); row[0] != want {
+			t.Errorf("row %d is numbered %s, want %s", i+1, row[0], want)
+		}
+		names := row.tests()
+		if len(names) == 0 && !strings.HasPrefix(row.evidence(), "none: ") {
+			t.Errorf("%s %q names no test, and does not say why", row[0], row[1])
+		}
+		for _, name := range names {
+			if err := tests.find(name); err != nil {
+				t.Errorf("%s: %v", row[0], err)
+			}
+		}
 	}
 }
 

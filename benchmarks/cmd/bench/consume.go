@@ -38,14 +38,10 @@ func consume(ctx context.Context, args []string) error {
 				return m.until(ctx, func(ctx context.Context) error { return b.consume(ctx, kafka.Addrs, topic) })
 			}},
 			{"einmal", func(ctx context.Context) (float64, error) {
-				m := newMeter(*messages)
-				handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
-				return m.until(ctx, func(ctx context.Context) error {
-					return consumer.Run(ctx, consumer.Config{
-						Brokers: kafka.Addrs, Group: unique(), Middleware: []consumer.Middleware{m.link}, Logger: quiet,
-						Topics: map[string]consumer.Topic{topic: {Handler: handler}},
-					})
-				})
+				return empty(ctx, kafka.Addrs, topic, *messages, consumer.PartitionOrder)
+			}},
+			{"einmal, KeyOrder", func(ctx context.Context) (float64, error) {
+				return empty(ctx, kafka.Addrs, topic, *messages, consumer.KeyOrder)
 			}},
 		})
 		if err != nil {
@@ -54,5 +50,17 @@ func consume(ctx context.Context, args []string) error {
 		report(os.Stdout, fmt.Sprintf("%d partitions, msg/s", *partitions), results)
 		fmt.Printf("\nmachine   %s\n", machine())
 		return nil
+	})
+}
+
+// empty consumes with a handler that does nothing.
+func empty(ctx context.Context, brokers []string, topic string, messages int, order consumer.Order) (float64, error) {
+	m := newMeter(messages)
+	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
+	return m.until(ctx, func(ctx context.Context) error {
+		return consumer.Run(ctx, consumer.Config{
+			Brokers: brokers, Group: unique(), Middleware: []consumer.Middleware{m.link}, Logger: quiet,
+			Topics: map[string]consumer.Topic{topic: {Handler: handler, Order: order}},
+		})
 	})
 }

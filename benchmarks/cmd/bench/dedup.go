@@ -46,6 +46,7 @@ const effectTable = `CREATE TABLE charge (id bigint GENERATED ALWAYS AS IDENTITY
 type dedupBench struct {
 	kafka    *servers.Kafka
 	database *servers.Database
+	proxy    *proxy // nil without -rtt
 }
 
 // dedup measures the full chain beside the plain loop, on each number of partitions.
@@ -53,6 +54,7 @@ func dedup(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("dedup", flag.ContinueOnError)
 	messages := fs.Int("messages", 5000, "messages per partition and round")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
+	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -61,13 +63,25 @@ func dedup(ctx context.Context, args []string) error {
 		return err
 	}
 	defer b.close()
+	if *rtt > 0 {
+		b.proxy = newProxy(*rtt)
+		fmt.Printf("network   %v of round trip to the database\n", *rtt)
+	}
 	fmt.Printf("dedup transaction: Retry, Recover, Dedup on pgxstore, one insert; beside the plain loop\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\nmessages  %d per partition and round\n",
 		b.kafka.Origin, b.database.Origin, machine(), *messages)
 	for _, partitions := range []int32{1, 4} {
 		n := *messages * int(partitions)
 		results, err := interleave(ctx, *rounds, []side{
 			{"plain loop", func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.plain) }},
-			{"einmal", func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.einmal) }},
+			{"einmal", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.einmal(consumer.PartitionOrder, 0))
+			}},
+			{"einmal, 16 by key", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.einmal(consumer.KeyOrder, 16))
+			}},
+			{"einmal, 32 by key", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.einmal(consumer.KeyOrder, 32))
+			}},
 		})
 		if err != nil {
 			return err
@@ -87,7 +101,7 @@ func openDedup(ctx context.Context) (*dedupBench, error) {
 	if err != nil {
 		return nil, errors.Join(err, kafka.Close())
 	}
-	b := &dedupBench{kafka, database}
+	b := &dedupBench{kafka: kafka, database: database}
 	if err := b.checkDurable(ctx); err != nil {
 		b.close()
 		return nil, err
@@ -126,7 +140,7 @@ func (b *dedupBench) round(ctx context.Context, partitions int32, messages int, 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Drop(context.WithoutCancel(ctx))) }()
-	pool, err := openPool(ctx, s.URL)
+	pool, err := openPool(ctx, s.URL, b.proxy)
 	if err != nil {
 		return 0, err
 	}
@@ -143,12 +157,15 @@ func (b *dedupBench) round(ctx context.Context, partitions int32, messages int, 
 }
 
 // openPool gives each partition a connection and more: pgx's default is 4 on a small machine, of which pgxstore leaves one to others.
-func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
+func openPool(ctx context.Context, url string, p *proxy) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns = 16
+	cfg.MaxConns = 40
+	if p != nil {
+		cfg.ConnConfig.DialFunc = p.dial
+	}
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
@@ -172,7 +189,13 @@ func checkEffects(ctx context.Context, pool *pgxpool.Pool, messages int) error {
 }
 
 // einmal is what a user of einmal writes.
-func (b *dedupBench) einmal(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
+func (b *dedupBench) einmal(by consumer.Order, workers int) way {
+	return func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
+		return b.run(ctx, topic, pool, m, by, workers)
+	}
+}
+
+func (b *dedupBench) run(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter, by consumer.Order, workers int) error {
 	charge := func(ctx context.Context, tx pgx.Tx, o order) error {
 		_, err := tx.Exec(ctx, effect, o.ID, o.Cents)
 		return err
@@ -181,6 +204,7 @@ func (b *dedupBench) einmal(ctx context.Context, topic string, pool *pgxpool.Poo
 		Brokers: b.kafka.Addrs, Group: unique(), Logger: quiet,
 		Middleware: []consumer.Middleware{m.link},
 		Topics: map[string]consumer.Topic{topic: {
+			Order: by, Workers: workers,
 			Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
 			Handler:    middleware.Dedup(pgxstore.New(pool, nil), consumer.JSONTx(charge), nil),
 		}},

@@ -41,7 +41,10 @@ func withTopic(brokers []string, partitions int32, messages int, value func(i in
 	return f(topic)
 }
 
-// fill produces the messages. Message i has the id "<i>" and goes to partition i modulo partitions.
+// keys is how many keys the messages have.
+const keys = 1000
+
+// fill produces the messages. Message i has the id "<i>", key i modulo keys, and goes to partition i modulo partitions.
 func fill(brokers []string, topic string, partitions int32, messages int, value func(i int) []byte) error {
 	cfg := clientConfig()
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
@@ -58,7 +61,7 @@ func fill(brokers []string, topic string, partitions int32, messages int, value 
 		var msgs []*sarama.ProducerMessage
 		for i := from; i < min(from+batch, messages); i++ {
 			msgs = append(msgs, &sarama.ProducerMessage{
-				Topic: topic, Partition: int32(i) % partitions, Value: sarama.ByteEncoder(value(i)),
+				Topic: topic, Partition: int32(i) % partitions, Key: sarama.StringEncoder(fmt.Sprint("key-", i%keys)), Value: sarama.ByteEncoder(value(i)),
 				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, i)}},
 			})
 		}
