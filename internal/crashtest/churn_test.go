@@ -107,7 +107,8 @@ func (c *crowd) feed(due int) {
 	if time.Since(c.grown) > patience {
 		c.t.Fatalf("nothing has taken effect for %v, after %d of %d events", patience, c.effects, len(c.ids))
 	}
-	if c.produced >= due || len(c.ids)-c.effects > tooMany {
+	due = min(due, c.produced+tooMany-(len(c.ids)-c.effects))
+	if c.produced >= due {
 		return
 	}
 	partitions := map[int32][]string{}

@@ -128,7 +128,23 @@ func (w *world) produceTo(partitions map[int32][]string) {
 		}
 	}
 	w.mu.Unlock()
-	w.b.Produce(w.t, msgs...)
+	w.send(msgs)
+}
+
+// send returns when all messages are in the log, each of them once and in their order: the producer is idempotent, since a message that it
+// sent again after a broken connection would shift all offsets.
+func (w *world) send(msgs []*sarama.ProducerMessage) {
+	w.t.Helper()
+	cfg := clientConfig()
+	cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = true, 1
+	cfg.Producer.RequiredAcks = sarama.WaitForAll
+	cfg.Producer.Retry.Max = 20
+	cfg.Producer.Partitioner = sarama.NewManualPartitioner
+	cfg.Producer.Return.Successes = true
+	producer, err := sarama.NewSyncProducer(w.b.Addrs, cfg)
+	must(w.t, err)
+	defer producer.Close()
+	must(w.t, producer.SendMessages(msgs))
 }
 
 // keyOf is the key of an event's messages: its last digit.
