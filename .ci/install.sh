@@ -9,13 +9,15 @@ install_packages() {
 	local need=()
 	command -v docker >/dev/null && command -v dockerd >/dev/null || need+=(docker.io) # brings containerd, runc, iptables
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need+=(postgresql)
+	command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || need+=(pgbouncer)
 	command -v java >/dev/null || need+=(openjdk-17-jre-headless)
 	command -v mvn >/dev/null || need+=(maven)
 	command -v gcc >/dev/null || need+=(gcc libc6-dev) # the race detector links with it
 	if [ ${#need[@]} -gt 0 ]; then
 		echo "apt-get install ${need[*]}"
 		apt-get update -qq
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >"$log/apt.log" 2>&1 || {
+		# RUNLEVEL: nothing that is installed is started
+		RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >"$log/apt.log" 2>&1 || {
 			cat "$log/apt.log"
 			return 1
 		}

@@ -141,8 +141,8 @@ on_real_servers() {
 	# shellcheck source=/dev/null
 	. "$work/servers.env"
 	used=$(new_servers_log)
-	EINMAL_CRASH_KILLS=200 EINMAL_CHURN=60s EINMAL_REQUIRE_KAFKA=1 EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" \
-		go test -race -shuffle=on ./...
+	EINMAL_CRASH_KILLS=200 EINMAL_CHURN=60s EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 \
+		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on ./...
 	cat "$log/servers.log"
 	summary "$used" | tee "$work/served"
 	sed 's/^servers: /started /' "$log/servers.log" >>"$work/served"
@@ -151,4 +151,6 @@ on_real_servers() {
 	[ -z "$(grep database "$used" | grep -v 'from EINMAL_DATABASE_URL' | tee /dev/stderr)" ] || fail 'a database was another one'
 	grep -q '^database PostgreSQL .* from EINMAL_DATABASE_URL' "$work/served" || fail 'no test used the database'
 	grep -q '^broker Apache Kafka from EINMAL_KAFKA_BROKERS' "$work/served" || fail 'no test used the real Kafka'
+	grep -q '^pooler in transaction mode' "$work/served" || fail 'no test used pgbouncer'
+	grep -q '^postgres17 PostgreSQL 17' "$work/served" || fail 'no test used PostgreSQL 17'
 }

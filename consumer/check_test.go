@@ -152,7 +152,7 @@ func TestMissingTable(t *testing.T) {
 	cfg.Topics["missing"] = consumer.Topic{Handler: h}
 
 	err := startError(t, cfg, 5*time.Second)
-	sql := schema.Postgres.SQL(nil)
+	sql := schema.Postgres.SQL(&schema.Config{ProcessedEvent: "processed_event"})
 	says(t, err, `topics that do not exist: "missing"`, `topic "`+topic+`": `, `table "processed_event"`, "does not exist; run:\n"+sql)
 
 	if _, err := pool.Exec(t.Context(), sql); err != nil {

@@ -84,8 +84,10 @@ type Topic struct {
 	// is "group/topic". Changing it, or the group's or the topic's name while it is unset, applies redelivered events again.
 	Consumer string
 
-	// EventID tells what identifies the event, however often it is produced or delivered. Default: HeaderID("event-id").
-	// It must be safe for concurrent use.
+	// EventID tells what identifies the event, however often it is produced or delivered: HeaderID, CloudEventID, JSONID,
+	// UniqueKeyID, OffsetID, a CompositeID of several, or a function of your own, which must be safe for concurrent use, must
+	// give one message the same id in every process and at any time, and must not write to the message. Default:
+	// HeaderID("event-id").
 	EventID func(*Message) (string, error)
 
 	// Middleware stands around Handler, inside Config.Middleware. The first is the outermost.

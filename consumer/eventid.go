@@ -1,21 +1,28 @@
 package consumer
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 // DefaultEventIDHeader is the header that holds the event's id unless Topic.EventID says otherwise.
 const DefaultEventIDHeader = "event-id"
 
-// ErrNoEventID is wrapped by the error for a message in which the id of its event is missing or empty.
+// ErrNoEventID is wrapped by the error for a message in which the id of its event is missing, empty or unreadable.
 var ErrNoEventID = errors.New("no event id")
 
 // HeaderID returns a function for Topic.EventID that takes the id from the header with that name, the last one if the header
 // is repeated. Names of headers are case-sensitive in Kafka. A header that is missing or empty is an error that wraps
 // ErrNoEventID.
 //
-// The id is taken as it stands; whether it can be recorded is checked when it is: see dedupstore.Key.
+// The id is taken as it stands; whether it can be recorded is checked when it is: see dedupstore.Key. It must be unique among all
+// events of the topic. Where several producers number their events each for itself, join it with what names the producer:
+// see CompositeID.
 func HeaderID(name string) func(*Message) (string, error) {
 	missing := fmt.Errorf("%w: header %q is missing: let the producer set it, or set Topic.EventID to where the id stands", ErrNoEventID, name)
 	empty := fmt.Errorf("%w: header %q is empty: let the producer give every event an id of its own", ErrNoEventID, name)
@@ -30,3 +37,81 @@ func HeaderID(name string) func(*Message) (string, error) {
 		return string(value), nil
 	}
 }
+
+// CompositeID returns a function for Topic.EventID that joins what its parts return, such as the name of the source and a number
+// that is unique within it:
+//
+//	EventID: consumer.CompositeID(consumer.HeaderID("source"), consumer.HeaderID("event-id"))
+//
+// Different parts never make the same id, whatever is in them: they are joined by blanks, and a blank or a percent sign within
+// one is written %20 or %25. An error of a part is the error of all.
+func CompositeID(parts ...func(*Message) (string, error)) func(*Message) (string, error) {
+	if len(parts) == 0 {
+		return func(*Message) (string, error) {
+			return "", fmt.Errorf("%w: CompositeID has no parts: pass the functions whose ids it joins", ErrNoEventID)
+		}
+	}
+	return func(msg *Message) (string, error) {
+		ids := make([]string, len(parts))
+		for i, part := range parts {
+			var err error
+			if ids[i], err = part(msg); err != nil {
+				return "", err
+			}
+		}
+		return composite(ids...), nil
+	}
+}
+
+var escape = strings.NewReplacer("%", "%25", " ", "%20")
+
+// composite joins parts so that they can be told apart again.
+func composite(parts ...string) string {
+	var b strings.Builder
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		_, _ = escape.WriteString(&b, part)
+	}
+	return b.String()
+}
+
+// UniqueKeyID is a function for Topic.EventID that takes the record's key for the id. It is for topics whose key is the event's
+// own, another one for each event. It is wrong where the key names an entity, such as a customer or an order, of which
+// there are several events: all but the first would be taken for redeliveries of it, and lost.
+//
+// A key that is text is taken as it stands; any other, and one that begins like these, becomes \x and its bytes in hex. A key that
+// is missing or empty is an error that wraps ErrNoEventID.
+func UniqueKeyID(msg *Message) (string, error) {
+	const binary = `\x`
+	switch key := string(msg.Key); {
+	case msg.Key == nil:
+		return "", fmt.Errorf("%w: the record has no key: let the producer set it, or set Topic.EventID to where the id stands", ErrNoEventID)
+	case key == "":
+		return "", fmt.Errorf("%w: the record's key is empty: let the producer give every event a key of its own", ErrNoEventID)
+	case strings.HasPrefix(key, binary), strings.Contains(key, "\x00"), !utf8.ValidString(key):
+		return binary + hex.EncodeToString(msg.Key), nil
+	default:
+		return key, nil
+	}
+}
+
+// OffsetID is a function for Topic.EventID that takes the record's place for the id: the topic's id, the partition and the
+// offset. It needs nothing from the producer, and a topic that is deleted and created again begins anew. What it cannot do: an
+// event that the producer sends twice has two places, and takes effect twice; and a copy of the topic, a mirror or a retry topic,
+// has other places than the original.
+//
+// A broker before Kafka 2.8 tells no topic's id: that is an error that wraps ErrNoEventID.
+func OffsetID(msg *Message) (string, error) {
+	if msg.TopicID == (TopicID{}) {
+		return "", fmt.Errorf("%w: the topic's id is not known, the brokers are older than Kafka 2.8: take the id from the event instead", ErrNoEventID)
+	}
+	b := append(make([]byte, 0, 64), msg.TopicID.String()...)
+	b = strconv.AppendInt(append(b, '/'), int64(msg.Partition), 10)
+	b = strconv.AppendInt(append(b, '/'), msg.Offset, 10)
+	return string(b), nil
+}
+
+// String returns the id as Kafka's own tools write it.
+func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }

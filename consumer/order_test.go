@@ -269,7 +269,7 @@ func TestBytesAreBounded(t *testing.T) {
 			t.Parallel()
 			b := serverstest.InProcess(t)
 			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			for range 10 {
+			for range 40 { // four times what may be held, and what sarama has fetched ahead of it
 				b.Produce(t, records(topic, 2, 20)...)
 			}
 			h := newBlocking(true)
@@ -282,12 +282,12 @@ func TestBytesAreBounded(t *testing.T) {
 				return len(p) == 2 && p[0].Paused && p[1].Paused
 			})
 			for _, p := range m.Status().Partitions {
-				if p.Held == 200 {
+				if p.Held == 800 {
 					t.Errorf("partition %d holds all messages", p.Partition)
 				}
 			}
 			close(h.release)
-			eventually(t, "all are handled", func() bool { return h.len() == 400 })
+			eventually(t, "all are handled", func() bool { return h.len() == 1600 })
 		})
 	}
 }

@@ -32,21 +32,37 @@ func (k Key) String() string { return fmt.Sprintf("%s %q", k.Consumer, k.Event) 
 // not repeat the id.
 func (k Key) Validate() error {
 	return errors.Join(
-		validate("consumer", k.Consumer, MaxConsumerLen),
-		validate("event id", k.Event, MaxEventLen),
+		validate("consumer", k.Consumer, MaxConsumerLen, consumerRemedies),
+		validate("event id", k.Event, MaxEventLen, eventRemedies),
 	)
 }
 
-func validate(what, s string, limit int) error {
+// remedies say what to do about a part of a key that is empty, too long, or no text.
+type remedies struct{ empty, long, binary string }
+
+var (
+	consumerRemedies = remedies{
+		empty:  "set Topic.Consumer to a name of the effect",
+		long:   "set Topic.Consumer to a shorter name of the effect",
+		binary: "set Topic.Consumer to a name in plain text",
+	}
+	eventRemedies = remedies{
+		empty:  "every event needs an id of its own",
+		long:   "use a shorter id or a hash of it",
+		binary: "encode binary ids, in hex for example",
+	}
+)
+
+func validate(what, s string, limit int, do remedies) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("%w: the %s is empty: every event needs an id of its own", ErrInvalidKey, what)
+		return fmt.Errorf("%w: the %s is empty: %s", ErrInvalidKey, what, do.empty)
 	case len(s) > limit:
-		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: use a shorter id or a hash of it", ErrInvalidKey, what, len(s), limit)
+		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed: %s", ErrInvalidKey, what, len(s), limit, do.long)
 	case !utf8.ValidString(s):
-		return fmt.Errorf("%w: the %s is not UTF-8: encode binary ids, in hex for example", ErrInvalidKey, what)
+		return fmt.Errorf("%w: the %s is not UTF-8: %s", ErrInvalidKey, what, do.binary)
 	case strings.IndexByte(s, 0) >= 0:
-		return fmt.Errorf("%w: the %s contains a NUL byte, which PostgreSQL's text cannot hold: encode binary ids, in hex for example", ErrInvalidKey, what)
+		return fmt.Errorf("%w: the %s contains a NUL byte, which PostgreSQL's text cannot hold: %s", ErrInvalidKey, what, do.binary)
 	}
 	return nil
 }
@@ -68,35 +84,50 @@ type Store[Tx any] interface {
 	//   - commit the record and everything that fn wrote through tx together, or nothing of both;
 	//   - roll back if fn returns an error (returned as it is, or wrapped), if fn panics (the panic goes on), and if
 	//     ctx is done when fn returns, even if it returned nil;
+	//   - roll back, and return an error, if a statement of fn failed or the connection was lost although fn returned nil,
+	//     unless fn confined the failure, in a savepoint for example;
 	//   - wait while another transaction holds the same key, then skip if that one committed, or run fn if it rolled back;
+	//     a wait that it gives up ends with an error that wraps ErrLocked;
 	//   - return an error that wraps ErrInvalidKey, and write nothing, for a key that Validate refuses;
 	//   - return an error that wraps ErrOutcomeUnknown if it cannot know whether its transaction was committed;
-	//   - return an error that wraps ErrTxEnded, without recording anything itself, if fn ended the transaction.
+	//   - return an error that wraps ErrTxEnded, without recording anything itself, if fn ended the transaction;
+	//   - return errors of its own that do not repeat the event's id, and that ClassOf can tell apart.
 	//
 	// Once must not keep or use tx, and fn must not, after fn has returned.
 	Once(ctx context.Context, key Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error)
 }
 
 // Checker is implemented by stores that can tell, before the first message, that they would fail: a table or a column is
-// missing, a privilege is missing. The error says what to run; it wraps ErrUnavailable if the database did not answer. The
-// consumer's runner calls it at its start.
+// missing, a privilege is missing. The error says what to run; it wraps ErrUnavailable if the database did not answer.
+// The consumer's runner calls it at its start.
 type Checker interface {
 	Check(ctx context.Context) error
 }
 
+// The errors that callers tell apart. ClassOf knows the class of each.
 var (
-	// ErrInvalidKey is returned for a key that no attempt can record: empty, too long, or not valid UTF-8 text.
-	ErrInvalidKey = errors.New("invalid key")
+	// ErrInvalidKey is returned for a key that no attempt can record: empty, too long, not valid UTF-8 text, or refused by the
+	// types and checks of the table's columns. It is Permanent.
+	ErrInvalidKey = WithClass(Permanent, errors.New("invalid key"))
+
+	// ErrTooOld is returned for an event that is older than the records which are kept, so that nobody knows whether it has
+	// taken effect. It is Permanent.
+	ErrTooOld = WithClass(Permanent, errors.New("the event is older than the window in which repetitions are known"))
+
+	// ErrTxEnded is returned when fn committed or rolled back the transaction, which belongs to the store. It is Permanent.
+	ErrTxEnded = WithClass(Permanent, errors.New("the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT"))
+
+	// ErrLocked is returned when another transaction has held the key, or a lock of the table, for longer than the store
+	// waits. It is Transient.
+	ErrLocked = WithClass(Transient, errors.New("another transaction holds the key"))
+
+	// ErrUnavailable is returned when the database cannot be reached now, but may be later: it is worth asking again. It is
+	// Unavailable.
+	ErrUnavailable = WithClass(Unavailable, errors.New("the database cannot be reached"))
 
 	// ErrOutcomeUnknown is returned when the connection or the deadline was lost during COMMIT: the transaction may have
-	// been committed or not. The cure is to call Once again with the same key: the record decides.
-	ErrOutcomeUnknown = errors.New("the outcome of the commit is unknown")
-
-	// ErrUnavailable is returned by Check when the database cannot be reached now, but may be later: it is worth asking again.
-	ErrUnavailable = errors.New("the database cannot be reached")
-
-	// ErrTxEnded is returned when fn committed or rolled back the transaction, which belongs to the store.
-	ErrTxEnded = errors.New("the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT")
+	// been committed or not. The cure is to call Once again with the same key: the record decides. It is OutcomeUnknown.
+	ErrOutcomeUnknown = WithClass(OutcomeUnknown, errors.New("the outcome of the commit is unknown"))
 )
 
 type contextKey struct{}

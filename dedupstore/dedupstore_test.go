@@ -21,12 +21,12 @@ func TestValidate(t *testing.T) {
 		{"longest", dedupstore.Key{Consumer: x(dedupstore.MaxConsumerLen), Event: x(dedupstore.MaxEventLen)}, ""},
 		{"Unicode and control characters", dedupstore.Key{Consumer: "\u00e4", Event: "a\u0308\t\n\u0001 "}, ""},
 		{"no event", dedupstore.Key{Consumer: "c"}, "the event id is empty"},
-		{"no consumer", dedupstore.Key{Event: "e"}, "the consumer is empty"},
+		{"no consumer", dedupstore.Key{Event: "e"}, "the consumer is empty: set Topic.Consumer"},
 		{"event too long", dedupstore.Key{Consumer: "c", Event: x(1025)}, "the event id has 1025 bytes, at most 1024"},
-		{"consumer too long", dedupstore.Key{Consumer: x(513), Event: "e"}, "the consumer has 513 bytes, at most 512"},
+		{"consumer too long", dedupstore.Key{Consumer: x(513), Event: "e"}, "the consumer has 513 bytes, at most 512 are allowed: set Topic.Consumer"},
 		{"event not UTF-8", dedupstore.Key{Consumer: "c", Event: "secret\xff"}, "the event id is not UTF-8"},
 		{"NUL in event", dedupstore.Key{Consumer: "c", Event: "secret\x00"}, "the event id contains a NUL"},
-		{"NUL in consumer", dedupstore.Key{Consumer: "\x00", Event: "e"}, "the consumer contains a NUL"},
+		{"NUL in consumer", dedupstore.Key{Consumer: "\x00", Event: "e"}, "set Topic.Consumer"},
 	} {
 		err := c.key.Validate()
 		switch {

@@ -20,8 +20,9 @@ type DedupConfig struct {
 	Window time.Duration
 }
 
-// ErrTooOld is wrapped by the permanent error for an event that is older than DedupConfig.Window.
-var ErrTooOld = errors.New("the event is older than the window in which repetitions are known")
+// ErrTooOld is wrapped by the permanent error for an event that is older than DedupConfig.Window, or than the records that the
+// store keeps. It is dedupstore's.
+var ErrTooOld = dedupstore.ErrTooOld
 
 // Dedup returns the handler at the heart of a chain: it runs h in a transaction of store that also records the event, so that
 // what h writes through its transaction takes effect once. It returns nil when the effect is committed, now or by an earlier
@@ -31,8 +32,8 @@ var ErrTooOld = errors.New("the event is older than the window in which repetiti
 // Each call is one attempt, with a transaction of its own. Errors of h and of the store come back as they are, for Retry,
 // except those that no attempt can cure, which are permanent:
 //
-//   - a message without an id (msg.EventIDErr says why), or with one that dedupstore.Key refuses;
-//   - an event outside DedupConfig.Window (ErrTooOld);
+//   - a message without an id (msg.EventIDErr says why), or with one that dedupstore.Key or the store refuses;
+//   - an event outside DedupConfig.Window, or for which the store keeps no records any more (ErrTooOld);
 //   - a transaction that h committed or rolled back itself (dedupstore.ErrTxEnded). It is a defect of h that the next attempt
 //     repeats; and if h committed, the record is committed with it, so that the next attempt would find a duplicate and
 //     report success although h may have failed in between.
@@ -151,7 +152,7 @@ func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, 
 
 // classify makes errors of the store permanent that no further attempt can cure.
 func classify(msg *consumer.Message, err error) error {
-	refused := msg.Result.HandlerStart.IsZero() && errors.Is(err, dedupstore.ErrInvalidKey) // not an error of h about another key
+	refused := msg.Result.HandlerStart.IsZero() && dedupstore.ClassOf(err) == dedupstore.Permanent // not an error of h about another key
 	if refused || errors.Is(err, dedupstore.ErrTxEnded) {
 		return consumer.Permanent(err)
 	}

@@ -64,6 +64,7 @@ var errorTypes = []struct {
 	{ErrTooOld, "too_old"},
 	{dedupstore.ErrInvalidKey, "invalid_key"},
 	{dedupstore.ErrTxEnded, "transaction_ended"},
+	{dedupstore.ErrLocked, "locked"},
 	{dedupstore.ErrOutcomeUnknown, "outcome_unknown"},
 	{ErrTimeout, "timeout"},
 	{context.DeadlineExceeded, "timeout"},
@@ -71,8 +72,8 @@ var errorTypes = []struct {
 }
 
 // errorType names the class of err, which is not nil, for the attribute error.type: one of few words, free of anything that
-// stood in a message. It is "panic", a name of errorTypes, the SQLSTATE of a database's error, or the Go type of the error
-// inside all wrappers.
+// stood in a message. It is "panic", a name of errorTypes, the SQLSTATE of a database's error, the class that the store gave it,
+// or the Go type of the error inside all wrappers.
 func errorType(err error) string {
 	if _, ok := errors.AsType[*consumer.Panic](err); ok {
 		return "panic"
@@ -85,6 +86,9 @@ func errorType(err error) string {
 		if errors.Is(err, t.err) {
 			return t.name
 		}
+	}
+	if class := dedupstore.ClassOf(err); class != dedupstore.Unclassified {
+		return class.String()
 	}
 	return cut(typeOfError(cause(err)), 128)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore"
 )
 
 // RetryConfig is what can be chosen about the pauses between attempts. Nil means all defaults.
@@ -35,11 +36,16 @@ const (
 // or, after attempt number attempts, a *consumer.GaveUp with the last error in it. Retry itself waits for nothing: the runner
 // parks the message.
 //
-// An error that is Permanent, RetryAfter or GaveUp passes unchanged: it already says what is wanted. A handler that answers
-// with RetryAfter is therefore asked again as often as it wishes, beyond attempts. Every error passes unchanged once ctx is
-// done: an attempt that a drain cut short has not failed.
+// An error that is Permanent, RetryAfter or GaveUp passes: it already says what is wanted. A handler that answers with
+// RetryAfter is therefore asked again as often as it wishes, beyond attempts. Every error passes unchanged once ctx is done:
+// an attempt that a drain cut short has not failed.
 //
-// Attempts are counted as msg.Attempt counts them: as long as this process holds the partition. attempts must be at least 1;
+// What the event is not to blame for is no reason to give it up: errors whose dedupstore.Class is Transient, Unavailable,
+// OutcomeUnknown or Misconfigured (a deadlock, a server that restarts, a missing table) are asked to be tried again without end,
+// and do not count. A database that is down for an hour makes no dead letters.
+//
+// The other attempts are counted as msg.Attempt counts them: as long as this process holds the partition. Those that do not count
+// are known from msg.LastError, so a link outside that hides an error makes them count. attempts must be at least 1;
 // consumer.New says so if it is not, and reports pauses that are negative or contradict each other.
 func Retry(attempts int, cfg *RetryConfig) consumer.Middleware {
 	r := retry{attempts: attempts}
@@ -96,14 +102,50 @@ func (r *retry) Validate([]consumer.Handler) error { return r.invalid }
 // Handle implements consumer.Handler.
 func (r *retry) Handle(ctx context.Context, msg *consumer.Message) error {
 	err := r.next.Handle(ctx, msg)
+	excused := excusedBefore(msg.LastError)
+	failures := msg.Attempt - excused
 	switch {
-	case err == nil, ctx.Err() != nil, isControl(err):
+	case err == nil, ctx.Err() != nil:
 		return err
-	case msg.Attempt >= r.attempts:
-		return &consumer.GaveUp{Attempts: msg.Attempt, Err: err}
+	case isControl(err):
+		return excuse(excused, err)
+	case !blamesEvent(err):
+		return consumer.RetryAfter(jitter(r.cfg.ceiling(excused+1)), excuse(excused+1, err))
+	case failures >= r.attempts:
+		return &consumer.GaveUp{Attempts: failures, Err: err}
 	default:
-		return consumer.RetryAfter(jitter(r.cfg.ceiling(msg.Attempt)), err)
+		return consumer.RetryAfter(jitter(r.cfg.ceiling(failures)), excuse(excused, err))
 	}
+}
+
+// blamesEvent reports whether err may come from the event or its handler.
+func blamesEvent(err error) bool {
+	class := dedupstore.ClassOf(err)
+	return class == dedupstore.Unclassified || class == dedupstore.Permanent
+}
+
+// excused is an error that remembers how many attempts so far do not count.
+type excused struct {
+	error
+	attempts int
+}
+
+func (e *excused) Unwrap() error { return e.error }
+
+// excuse has err remember them, if there are any.
+func excuse(attempts int, err error) error {
+	if attempts == 0 {
+		return err
+	}
+	return &excused{err, attempts}
+}
+
+// excusedBefore returns how many attempts before this one do not count.
+func excusedBefore(last error) int {
+	if e, ok := errors.AsType[*excused](last); ok {
+		return e.attempts
+	}
+	return 0
 }
 
 func isControl(err error) bool {

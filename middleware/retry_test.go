@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/middleware"
 )
 
@@ -204,5 +205,44 @@ func TestRetryConfigIsCopied(t *testing.T) {
 	cfg.Base, cfg.Max = time.Hour, time.Hour
 	if d, _ := consumer.Delay(h.Handle(t.Context(), message())); d > time.Millisecond {
 		t.Errorf("a later change of the config is seen: pause %v", d)
+	}
+}
+
+// Attempts that failed for what the event is not to blame for do not count, however many they are, also behind other errors.
+func TestRetryExcuses(t *testing.T) {
+	t.Parallel()
+	of := func(class dedupstore.Class) error {
+		return fmt.Errorf("store: %w", dedupstore.WithClass(class, errBase))
+	}
+	down, own, asked := of(dedupstore.Unavailable), errBase, consumer.RetryAfter(time.Second, errBase)
+	for name, c := range map[string]struct {
+		errs []error
+		want string // what Retry(2) answers last
+	}{
+		"each class":          {[]error{of(dedupstore.Transient), of(dedupstore.Unavailable), of(dedupstore.OutcomeUnknown), of(dedupstore.Misconfigured)}, "again"},
+		"failures count":      {[]error{own, own}, "gave up after 2 attempts: no stock"},
+		"unclassified":        {[]error{of(dedupstore.Unclassified), own}, "gave up after 2 attempts: no stock"},
+		"permanent, unmarked": {[]error{own, of(dedupstore.Permanent)}, "gave up after 2 attempts: store: no stock"},
+		"an outage first":     {[]error{down, down, down, own}, "again"},
+		"an outage between":   {[]error{own, down, down, down, own}, "gave up after 2 attempts: no stock"},
+		"a request between":   {[]error{down, down, asked, down, own}, "gave up after 2 attempts: no stock"}, // requests count, as ever
+		"requests go on":      {[]error{asked, asked, asked, down, asked}, "again"},
+	} {
+		var last error
+		for i, err := range c.errs {
+			msg := message()
+			msg.Attempt, msg.LastError = i+1, last
+			last = middleware.Retry(2, nil)(returning(err)).Handle(t.Context(), msg)
+			if !errors.Is(last, errBase) {
+				t.Fatalf("%s: attempt %d: %v", name, i+1, last)
+			}
+		}
+		got := last.Error()
+		if _, again := consumer.Delay(last); again {
+			got = "again"
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }

@@ -11,16 +11,20 @@ import (
 	"io/fs"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
-//go:embed postgres/*.sql
+//go:embed postgres/*.sql sqlite/*.sql
 var files embed.FS
 
 // Dialect names a database and the SQL files for it.
 type Dialect string
 
-// Postgres is PostgreSQL, tested from version 15 on.
-const Postgres Dialect = "postgres"
+// The dialects.
+const (
+	Postgres Dialect = "postgres" // PostgreSQL, tested from version 15 on
+	SQLite   Dialect = "sqlite"   // SQLite from 3.38 on
+)
 
 // File is one SQL file: one or more statements that do nothing where they have been run before.
 type File struct {
@@ -28,10 +32,14 @@ type File struct {
 	SQL  string
 }
 
-// Config changes where the tables stand. A nil Config is the zero Config.
+// Config changes where the tables stand. A nil Config is the zero Config. Names are spelled as in the catalogue, without quotes.
 type Config struct {
-	// Schema is the schema of the tables. It must exist. By default they stand in the first schema of the search_path.
+	// Schema is the schema of the tables. It must exist. By default they stand in the first schema of the search_path. SQLite
+	// has no schemas: there it is ignored.
 	Schema string
+
+	// ProcessedEvent is the name of the table processed_event. Its constraint and its index begin with it.
+	ProcessedEvent string
 }
 
 // Files returns the files in the order to run them in, with table names as they are in the repository, unqualified. It
@@ -56,14 +64,14 @@ func (d Dialect) Files() []File {
 func (d Dialect) SQL(cfg *Config) string {
 	var texts []string
 	for _, file := range d.Files() {
-		texts = append(texts, "-- "+file.Name+"\n"+qualify(file.SQL, cfg))
+		texts = append(texts, "-- "+file.Name+"\n"+d.named(file.SQL, cfg))
 	}
 	return strings.Join(texts, "\n")
 }
 
 // Apply runs all files, one call of exec for each. Running them again is harmless, and so are several Apply at once: each
-// waits for the other. exec must take a text of several statements and run it in one transaction, as PostgreSQL does with a
-// text that has no parameters:
+// waits for the other. exec must take a text of several statements, and run it in one transaction in PostgreSQL, as that does with
+// a text that has no parameters:
 //
 //	err := schema.Postgres.Apply(ctx, func(ctx context.Context, sql string) error {
 //		_, err := pool.Exec(ctx, sql)
@@ -73,25 +81,51 @@ func (d Dialect) SQL(cfg *Config) string {
 // The error is that of exec, with the name of the file.
 func (d Dialect) Apply(ctx context.Context, exec func(ctx context.Context, sql string) error, cfg *Config) error {
 	for _, file := range d.Files() {
-		if err := exec(ctx, oneAtATime+qualify(file.SQL, cfg)); err != nil {
+		if err := exec(ctx, oneAtATime[d]+d.named(file.SQL, cfg)); err != nil {
 			return fmt.Errorf("schema: %s: %w", file.Name, err)
 		}
 	}
 	return nil
 }
 
-// oneAtATime takes a lock until the end of the transaction: "if not exists" alone fails where two create the same table.
-const oneAtATime = "select pg_advisory_xact_lock(hashtext('einmal'), hashtext('schema'));\n"
+// oneAtATime takes a lock until the end of the transaction: "if not exists" alone fails where two create the same table. SQLite
+// lets one write at a time.
+var oneAtATime = map[Dialect]string{
+	Postgres: "select pg_advisory_xact_lock(hashtext('einmal'), hashtext('schema'));\n",
+}
 
 // tableName finds the places in our own files at which a table is named.
 var tableName = regexp.MustCompile(`(?m)^(create table if not exists |create index if not exists \w+ on )(\w+)`)
 
-// qualify puts the schema before the table names. Setting the search_path instead would outlive the text, in a pooled
+// named puts the names of cfg into a file. Setting the search_path for the schema instead would outlive the text, in a pooled
 // connection or in the caller's transaction.
-func qualify(sql string, cfg *Config) string {
-	if cfg == nil || cfg.Schema == "" {
+func (d Dialect) named(sql string, cfg *Config) string {
+	if cfg == nil {
 		return sql
 	}
-	quoted := `"` + strings.ReplaceAll(cfg.Schema, `"`, `""`) + `".`
-	return tableName.ReplaceAllString(sql, "${1}"+strings.ReplaceAll(quoted, "$", "$$")+"${2}")
+	if cfg.Schema != "" && d == Postgres {
+		sql = tableName.ReplaceAllString(sql, "${1}"+strings.ReplaceAll(quote(cfg.Schema), "$", "$$")+".${2}")
+	}
+	if cfg.ProcessedEvent == "" {
+		return sql
+	}
+	return processedEvent.ReplaceAllStringFunc(sql, func(name string) string {
+		return quote(suffixed(cfg.ProcessedEvent, strings.TrimPrefix(name, "processed_event")))
+	})
 }
+
+// processedEvent finds the table's name, and those of its constraint and index.
+var processedEvent = regexp.MustCompile(`\bprocessed_event(_\w+)?\b`)
+
+// suffixed is a name with a suffix, within the 63 bytes after which PostgreSQL would cut the suffix off.
+func suffixed(name, suffix string) string {
+	const most = 63
+	for len(name)+len(suffix) > most && name != "" {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return name + suffix
+}
+
+// quote makes an identifier of a name.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

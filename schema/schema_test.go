@@ -3,6 +3,7 @@ package schema_test
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "modernc.org/sqlite"
 
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/schema"
@@ -79,6 +81,51 @@ func TestApplyToAnotherSchema(t *testing.T) {
 	}
 }
 
+// Under another name, the table's constraint and index follow, also where PostgreSQL would cut their names off.
+func TestAnotherName(t *testing.T) {
+	t.Parallel()
+	pool := serverstest.Pool(t)
+	for _, name := range []string{`Seen "by" us$1`, strings.Repeat("long", 15) + "end", strings.Repeat("ä", 31)} {
+		for range 2 {
+			if err := schema.Postgres.Apply(t.Context(), execOn(pool), &schema.Config{ProcessedEvent: name}); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		insert(t, pool, pgx.Identifier{name}.Sanitize())
+		var indexes int
+		if err := pool.QueryRow(t.Context(), "select count(*) from pg_indexes where tablename = $1", name).Scan(&indexes); err != nil || indexes != 2 {
+			t.Errorf("%s: %d indexes, %v, want 2", name, indexes, err)
+		}
+	}
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, cfg := range []*schema.Config{nil, {ProcessedEvent: `Seen "by" us`}} {
+		for range 2 {
+			err := schema.SQLite.Apply(t.Context(), func(ctx context.Context, sql string) error {
+				_, err := db.ExecContext(ctx, sql)
+				return err
+			}, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, table := range []string{"processed_event", `"Seen ""by"" us"`} {
+		var age float64 // of the row, in seconds
+		if err := db.QueryRowContext(t.Context(), "insert into "+table+" (event_id, consumer_id) values ('e', 'c') "+
+			"returning (julianday('now') - julianday(processed_at)) * 86400").Scan(&age); err != nil || age < -1 || age > 60 {
+			t.Errorf("%s: a row is %v s old, %v", table, age, err)
+		}
+	}
+}
+
 func TestSQLIsWhatApplyRuns(t *testing.T) {
 	t.Parallel()
 	pool := withoutSearchPath(t)
@@ -132,20 +179,22 @@ func TestApplyNamesTheFileThatFailed(t *testing.T) {
 // Every file of the directory is embedded, numbered without gaps, and listed in order.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	names, err := fs.Glob(os.DirFS("postgres"), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := schema.Postgres.Files()
-	if len(list) != len(names) {
-		t.Fatalf("%d files are listed, the directory has %d", len(list), len(names))
-	}
-	for i, file := range list {
-		if file.Name != names[i] || !regexp.MustCompile(`^\d{3}_\w+\.sql$`).MatchString(file.Name) {
-			t.Errorf("file %d is called %s", i+1, file.Name)
+	for _, dialect := range []schema.Dialect{schema.Postgres, schema.SQLite} {
+		names, err := fs.Glob(os.DirFS(string(dialect)), "*")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if number := strings.TrimLeft(file.Name[:3], "0"); number != string(rune('1'+i)) {
-			t.Errorf("file %d has the number %s", i+1, number)
+		list := dialect.Files()
+		if len(list) != len(names) {
+			t.Fatalf("%d files are listed, the directory %s has %d", len(list), dialect, len(names))
+		}
+		for i, file := range list {
+			if file.Name != names[i] || !regexp.MustCompile(`^\d{3}_\w+\.sql$`).MatchString(file.Name) {
+				t.Errorf("file %d of %s is called %s", i+1, dialect, file.Name)
+			}
+			if number := strings.TrimLeft(file.Name[:3], "0"); number != string(rune('1'+i)) {
+				t.Errorf("file %d of %s has the number %s", i+1, dialect, number)
+			}
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (s *Store) hold(ctx context.Context, key dedupstore.Key) (recorded bool, er
 		case <-free:
 		case <-ctx.Done():
 		case <-timeout.C:
-			return false, fmt.Errorf("memstore: another call has held the event for longer than %v: try again later", lockTimeout)
+			return false, fmt.Errorf("memstore: %w: for longer than %v: try again later", dedupstore.ErrLocked, lockTimeout)
 		}
 	}
 	return false, contextDone(ctx)

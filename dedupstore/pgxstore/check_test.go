@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 )
 
@@ -94,12 +95,9 @@ func TestLossyColumns(t *testing.T) {
 	}
 }
 
-func TestNotAPlainTable(t *testing.T) {
+func TestNotATable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ create, says string }{
-		{`create table processed_event (event_id text, consumer_id text, processed_at timestamptz default now(), duplicates int default 0,
-			primary key (event_id, consumer_id)) partition by hash (event_id);
-			create table part partition of processed_event for values with (modulus 1, remainder 0)`, "it is partitioned"},
 		{"create view processed_event as select", "it is a view"},
 		{"create materialized view processed_event as select", "it is a view"},
 	} {
@@ -205,7 +203,7 @@ func TestCheckCannotConnect(t *testing.T) {
 		says   string
 	}{
 		"nobody listens": {func(cfg *pgxpool.Config) {
-			cfg.ConnConfig.Host, cfg.ConnConfig.Port = "127.0.0.1", uint16(closed.Addr().(*net.TCPAddr).Port)
+			cfg.ConnConfig.Password, cfg.ConnConfig.Host, cfg.ConnConfig.Port = "topsecret", "127.0.0.1", uint16(closed.Addr().(*net.TCPAddr).Port)
 		}, "check the host and the port"},
 		"no such user": {func(cfg *pgxpool.Config) {
 			cfg.ConnConfig.User, cfg.ConnConfig.Password = "nobody "+rand.Text(), "topsecret"
@@ -249,5 +247,26 @@ func TestInvalidConfig(t *testing.T) {
 	both := pgxstore.New(nil, &pgxstore.Config{IdleTimeout: -1}).Check(t.Context())
 	if s := fmt.Sprint(both); !strings.Contains(s, "the pool is nil") || !strings.Contains(s, "IdleTimeout") {
 		t.Errorf("Check does not name all that is wrong: %v", both)
+	}
+}
+
+// A second unique index is not covered by ON CONFLICT: it takes the second event of a consumer for the first.
+func TestNarrowIndex(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.exec("create unique index narrow on processed_event (consumer_id) where duplicates = 0")
+	store := pgxstore.New(db.Pool, nil)
+	if ran, err := store.Once(t.Context(), key("first"), writes("first")); !ran || err != nil {
+		t.Errorf("Once() = %v, %v", ran, err)
+	}
+	_, onceErr := store.Once(t.Context(), key("secret"), writes("second"))
+	for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
+		if err == nil || !strings.Contains(err.Error(), "index narrow takes different events") || strings.Contains(err.Error(), "secret") || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	db.exec(remedy(onceErr))
+	if ran, err := store.Once(t.Context(), key("secret"), writes("second")); !ran || err != nil {
+		t.Errorf("after the remedy: Once() = %v, %v", ran, err)
 	}
 }

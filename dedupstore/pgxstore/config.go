@@ -1,23 +1,28 @@
 package pgxstore
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
-	"math"
-	"strings"
 	"time"
+
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
 // Config holds what is optional. A nil Config, or a zero field, is the default.
 type Config struct {
-	// Schema is the schema in which processed_event stands, as it is spelled in the catalogue, without quotes. By default
-	// the search_path finds the table.
+	// Schema is the schema of the table, as it is spelled in the catalogue, without quotes. By default the search_path
+	// finds the table.
 	Schema string
 
+	// Table is the name of the table, as it is spelled in the catalogue, without quotes. Defaults to processed_event.
+	Table string
+
+	// DoNothing records by ON CONFLICT DO NOTHING instead of the upsert that counts redeliveries. A redelivery is cheaper then,
+	// since it writes nothing; the package's documentation has the price. Where the table cannot take the upsert, because it
+	// is partitioned for example, this is the way without being asked for.
+	DoNothing bool
+
 	// LockTimeout is how long a call waits for another transaction that holds its key, and for any other lock that the
-	// record needs; then it fails with an error that asks for another attempt. It does not apply to the function's
+	// record needs; then it fails with an error that wraps dedupstore.ErrLocked. It does not apply to the function's
 	// statements. It bounds how long a connection is kept from other events. Defaults to 5 s: longer than most functions
 	// run, much shorter than IdleTimeout.
 	LockTimeout time.Duration
@@ -38,47 +43,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const (
-	defaultLockTimeout   = 5 * time.Second
-	defaultIdleTimeout   = 60 * time.Second
-	defaultCommitTimeout = 5 * time.Second
-
-	// maxIdentifier is PostgreSQL's limit in bytes; it cuts longer names off and says so in a notice only.
-	maxIdentifier = 63
-)
-
-func (c *Config) withDefaults() Config {
-	var full Config
-	if c != nil {
-		full = *c
+func (c *Config) withDefaults() record.Config {
+	if c == nil {
+		c = &Config{}
 	}
-	full.LockTimeout = cmp.Or(full.LockTimeout, defaultLockTimeout)
-	full.IdleTimeout = cmp.Or(full.IdleTimeout, defaultIdleTimeout)
-	full.CommitTimeout = cmp.Or(full.CommitTimeout, defaultCommitTimeout)
-	full.Logger = cmp.Or(full.Logger, slog.Default())
-	return full
-}
-
-// recordTimeout bounds the first round trip.
-func (c *Config) recordTimeout() time.Duration { return c.LockTimeout + c.CommitTimeout }
-
-func (c *Config) validate() error {
-	errs := []error{
-		validateTimeout("LockTimeout", c.LockTimeout, time.Millisecond),
-		validateTimeout("IdleTimeout", c.IdleTimeout, time.Millisecond),
-		validateTimeout("CommitTimeout", c.CommitTimeout, 1),
-	}
-	if len(c.Schema) > maxIdentifier || strings.IndexByte(c.Schema, 0) >= 0 {
-		errs = append(errs, fmt.Errorf("invalid Config.Schema: %d bytes: PostgreSQL allows names of up to %d bytes, none of them NUL", len(c.Schema), maxIdentifier))
-	}
-	return errors.Join(errs...)
-}
-
-// validateTimeout refuses what PostgreSQL, which counts milliseconds in 32 bits, would take for no time-out at all.
-func validateTimeout(field string, d, least time.Duration) error {
-	const most = math.MaxInt32 * time.Millisecond
-	if d < least || d > most {
-		return fmt.Errorf("invalid Config.%s: %v: set it between %v and %v, or leave it zero for the default", field, d, least, most)
-	}
-	return nil
+	return record.Config(*c).WithDefaults()
 }

@@ -3,57 +3,43 @@ package pgxstore_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/faultconn"
+	"github.com/einmal-go/einmal/dedupstore/internal/pgtest"
+	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
-	"github.com/einmal-go/einmal/schema"
 )
 
 func TestMain(m *testing.M) { serverstest.Main(m) }
 
-// database is a schema of one test's own.
+// database is a schema of one test's own, and ways to it.
 type database struct {
+	*pgtest.Database
 	t   testing.TB
-	url string
-	*pgxpool.Pool
+	via string // the URL of the pools that are opened
 }
 
 // open creates the store's table, and one for effects.
 func open(t testing.TB) *database {
 	t.Helper()
-	db := openEmpty(t)
-	apply(t, db.Pool, nil)
-	db.exec("create table effect (name text not null)")
-	return db
+	return use(t, pgtest.Open(t, pgtest.Plain))
 }
 
 func openEmpty(t testing.TB) *database {
 	t.Helper()
-	db := &database{t: t, url: serverstest.DatabaseURL(t)}
-	db.Pool = db.pool(nil)
-	return db
+	return use(t, pgtest.OpenEmpty(t, serverstest.DatabaseURL(t)))
 }
 
-func apply(t testing.TB, pool *pgxpool.Pool, cfg *schema.Config) {
-	t.Helper()
-	err := schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
-		_, err := pool.Exec(ctx, sql)
-		return err
-	}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func use(t testing.TB, db *pgtest.Database) *database { return &database{db, t, db.URL} }
 
 // pool opens another pool on the database. It is closed when the test ends.
 func (db *database) pool(change func(*pgxpool.Config)) *pgxpool.Pool {
 	db.t.Helper()
-	cfg, err := pgxpool.ParseConfig(db.url)
+	cfg, err := pgxpool.ParseConfig(db.via)
 	if err != nil {
 		db.t.Fatal(err)
 	}
@@ -82,31 +68,25 @@ func (db *database) faulty(change func(*pgxpool.Config)) (*pgxpool.Pool, *faultc
 	}), dialer
 }
 
+// config is that of a store for the layout of the database, with what cfg has beside it.
+func (db *database) config(cfg pgxstore.Config) *pgxstore.Config {
+	cfg.Schema, cfg.Table, cfg.DoNothing = db.Layout.Schema, db.Layout.Table, db.Layout.DoNothing
+	return &cfg
+}
+
 func inMode(mode pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode }
 }
 
 func (db *database) exec(sql string) {
 	db.t.Helper()
-	if _, err := db.Exec(db.t.Context(), sql); err != nil {
-		db.t.Fatalf("%.80s: %v", sql, err)
-	}
+	db.Run(sql)
 }
 
 // value returns the only value that a query selects.
 func value[T any](db *database, sql string, args ...any) T {
 	db.t.Helper()
-	rows, _ := db.Query(db.t.Context(), sql, args...)
-	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
-	if err != nil {
-		db.t.Fatalf("%.80s: %v", sql, err)
-	}
-	return v
-}
-
-func (db *database) effects() int {
-	db.t.Helper()
-	return value[int](db, "select count(*) from effect")
+	return pgtest.Value[T](db.Database, sql, args...)
 }
 
 func write(ctx context.Context, tx pgx.Tx, effect string) error {
@@ -119,13 +99,3 @@ func writes(effect string) func(context.Context, pgx.Tx) error {
 }
 
 func key(event string) dedupstore.Key { return dedupstore.Key{Consumer: "test/consumer", Event: event} }
-
-// eventually waits until the condition holds.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}

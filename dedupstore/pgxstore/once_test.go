@@ -40,7 +40,7 @@ func TestAnotherSchema(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	apply(t, db.Pool, &schema.Config{Schema: name})
+	db.exec(schema.Postgres.SQL(&schema.Config{Schema: name}))
 	db.exec("create table effect (name text)")
 	for _, mode := range modes {
 		store := pgxstore.New(db.pool(inMode(mode)), &pgxstore.Config{Schema: name})
@@ -160,7 +160,7 @@ func TestFunctionLeavesRowsOpen(t *testing.T) {
 	if ran || err == nil || !strings.Contains(err.Error(), "close them") {
 		t.Errorf("Once() = %v, %v", ran, err)
 	}
-	if n := db.effects(); n != 0 {
+	if n := db.Effects(); n != 0 {
 		t.Errorf("%d effects", n)
 	}
 }
@@ -242,7 +242,7 @@ func TestCommitAndRollbackAreRefused(t *testing.T) {
 			t.Errorf("%s: Once: %v, want ErrTxEnded", name, err)
 		}
 	}
-	if effects, records := db.effects(), value[int](db, "select count(*) from processed_event"); effects != 0 || records != 0 {
+	if effects, records := db.Effects(), value[int](db, "select count(*) from processed_event"); effects != 0 || records != 0 {
 		t.Errorf("%d effects and %d records, want none", effects, records)
 	}
 }

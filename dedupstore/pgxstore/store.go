@@ -3,20 +3,20 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
-// Store records keys in the table processed_event of a PostgreSQL database. It is safe for concurrent use.
+// Store records keys in a table of a PostgreSQL database. It is safe for concurrent use.
 type Store struct {
 	pool    *pgxpool.Pool
-	cfg     Config
-	sql     statements
-	places  *places
+	cfg     record.Config
+	sql     *record.Postgres
+	places  *record.Places
 	invalid error // what is wrong with pool and cfg
 }
 
@@ -29,42 +29,49 @@ var (
 // output. What is wrong with its arguments is the error of Check, and of every Once.
 func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	s := &Store{pool: pool, cfg: cfg.withDefaults()}
-	s.sql = newStatements(&s.cfg)
-	s.places = newPlaces(pool, s.cfg.Logger)
-	s.invalid = s.cfg.validate()
+	s.sql = record.NewPostgres("pgxstore", s.cfg)
+	s.invalid = s.cfg.Validate()
+	poolSize := 0
 	if pool == nil {
 		s.invalid = errors.Join(errors.New("the pool is nil: make one with pgxpool.New"), s.invalid)
+	} else {
+		poolSize = int(pool.Config().MaxConns)
 	}
+	s.places = record.NewPlaces(poolSize, s.cfg.Logger)
 	return s
 }
 
 // Once implements dedupstore.Store. At most one less than the pool's MaxConns run at once, so that the rest of the service finds
 // a connection; the others wait.
 func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool, err error) {
-	if err := errors.Join(s.invalid, key.Validate()); err != nil {
-		return false, fmt.Errorf("pgxstore: %w", err)
-	}
-	if err := s.places.enter(ctx); err != nil {
+	if err := s.sql.Invalid(s.invalid, key.Validate()); err != nil {
 		return false, err
 	}
-	defer s.places.leave()
+	if err := s.places.Enter(ctx); err != nil {
+		return false, s.sql.Place(err)
+	}
+	defer s.places.Leave()
 	conn, err := s.pool.Acquire(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return false, fmt.Errorf("pgxstore: get a connection: %w", cause(ctx))
+		return false, s.sql.Waiting(ctx)
 	case err != nil:
-		return false, fmt.Errorf("pgxstore: get a connection: %w", err)
+		return false, s.sql.ConnectError(err)
 	}
 	defer conn.Release() // closes it unless it is idle and outside a transaction
 
-	tx, inserted, err := s.begin(ctx, conn.Conn(), key)
+	form, err := s.form(ctx, conn.Conn())
+	if err != nil {
+		return false, s.recordError(ctx, conn.Conn(), key, err)
+	}
+	tx, inserted, err := s.begin(ctx, conn.Conn(), form, key)
 	defer s.rollback(ctx, tx) // does nothing after a commit
 	if err != nil {
 		s.rollback(ctx, tx)
-		return false, s.recordError(ctx, conn.Conn(), err)
+		return false, s.recordError(ctx, conn.Conn(), key, err)
 	}
 	if inserted {
-		if err := run(ctx, tx, fn); err != nil {
+		if err := s.run(ctx, tx, fn); err != nil {
 			return false, err
 		}
 	}
@@ -76,44 +83,86 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	return inserted, nil
 }
 
+// form finds out at the first call how the table can be written, unless Check has.
+func (s *Store) form(ctx context.Context, conn *pgx.Conn) (record.Form, error) {
+	return s.sql.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second bool, err error) {
+		tx, first, err := s.begin(ctx, conn, form, probe)
+		defer s.rollback(ctx, tx)
+		if err != nil {
+			return false, false, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout())
+		defer cancel()
+		second, err = inserted(tx.QueryRow(ctx, s.sql.Statements(form).Record, probe.Event, probe.Consumer))
+		return first, second, err
+	})
+}
+
 // begin sends BEGIN, the time-outs and the record in one round trip. tx is not nil even if there is an error; it must be
 // rolled back then.
 //
 // The server ends the wait for a lock, except where pgx has the statement prepared first, outside the transaction: that
 // needs a lock of the table too. The deadline is for that, and for a server that does not answer at all.
-func (s *Store) begin(ctx context.Context, conn *pgx.Conn, key dedupstore.Key) (tx pgx.Tx, inserted bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.recordTimeout())
+func (s *Store) begin(ctx context.Context, conn *pgx.Conn, form record.Form, key dedupstore.Key) (tx pgx.Tx, fresh bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout())
 	defer cancel()
+	texts := s.sql.Statements(form)
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	batch.Queue(s.sql.guard)
-	batch.Queue(s.sql.record, key.Event, key.Consumer).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&inserted, nil)
+	batch.Queue(texts.Guard)
+	batch.Queue(texts.Record, key.Event, key.Consumer).QueryRow(func(row pgx.Row) (err error) {
+		fresh, err = inserted(row)
+		return err
 	})
 	results := conn.SendBatch(ctx, &batch)
 	err = results.Close()
-	return results.Tx(), inserted, err
+	return results.Tx(), fresh, err
+}
+
+// inserted reads the answer to the record. No row is no insertion.
+func inserted(row pgx.Row) (yes bool, err error) {
+	if err := row.Scan(&yes, nil); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return false, err
+	}
+	return yes, nil
+}
+
+// recordError explains why the first round trip failed. The transaction has been rolled back.
+func (s *Store) recordError(ctx context.Context, conn *pgx.Conn, key dedupstore.Key, err error) error {
+	explained := s.sql.RecordError(ctx, key, err, query(conn))
+	if s.sql.GiveUp(err) {
+		_ = conn.Close(ctx) // the pool must look for another server
+	}
+	return explained
+}
+
+// query asks outside of any transaction.
+func query(conn *pgx.Conn) record.Query {
+	return func(ctx context.Context, sql string, args ...any) (text string, err error) {
+		err = conn.QueryRow(ctx, sql, args...).Scan(&text)
+		return text, err
+	}
 }
 
 // run calls fn and reports why its transaction must not be committed.
-func run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context, tx pgx.Tx) error) error {
+func (s *Store) run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	guarded := &handlerTx{Tx: tx}
 	err := fn(ctx, guarded)
 	conn := tx.Conn()
 	status := conn.PgConn().TxStatus()
 	switch {
 	case guarded.ended.Load() || status == 'I':
-		return txEnded(err)
+		return s.sql.TxEnded(err)
 	case err != nil:
-		return err
+		return s.sql.FunctionError(err, conn.IsClosed() && ctx.Err() == nil) // pgx closes it when ctx ends
 	case ctx.Err() != nil:
-		return fmt.Errorf("pgxstore: rolled back: %w", cause(ctx))
+		return s.sql.Done(ctx, nil)
 	case conn.IsClosed():
-		return errors.New("pgxstore: rolled back: the connection was lost while the function ran, and the function returned nil: return the errors of all statements")
+		return s.sql.Lost(nil)
 	case conn.PgConn().IsBusy():
-		return errors.New("pgxstore: rolled back: the function returned while rows or a batch of its were open: close them")
+		return s.sql.RowsOpen()
 	case status == 'E':
-		return errors.New("pgxstore: rolled back: a statement failed, and the function returned nil: return the errors of all statements, or set a savepoint before one that may fail")
+		return s.sql.Swallowed(nil)
 	}
 	return nil
 }
@@ -122,8 +171,12 @@ func run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context, tx pgx.Tx)
 func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CommitTimeout)
 	defer cancel()
-	if err := tx.Commit(ctx); err != nil {
-		return s.commitError(err)
+	err := tx.Commit(ctx)
+	switch {
+	case errors.Is(err, pgx.ErrTxCommitRollback):
+		return s.sql.Swallowed(err)
+	case err != nil:
+		return s.sql.CommitError(err)
 	}
 	return nil
 }
@@ -133,4 +186,25 @@ func (s *Store) rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CommitTimeout)
 	defer cancel()
 	_ = tx.Rollback(ctx)
+}
+
+// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,
+// looks at the table, and records a key of its own in a transaction that it rolls back.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.sql.Invalid(s.invalid, nil); err != nil {
+		return err
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return s.sql.ConnectError(err)
+	}
+	defer conn.Release()
+	if err := s.sql.Examine(ctx, query(conn.Conn())); err != nil {
+		return err
+	}
+	// The last word is the server's: it runs the statements itself, and checks privileges column by column.
+	if _, err := s.form(ctx, conn.Conn()); err != nil {
+		return s.recordError(ctx, conn.Conn(), dedupstore.Key{}, err)
+	}
+	return nil
 }

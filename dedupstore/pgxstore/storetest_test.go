@@ -9,8 +9,10 @@ import (
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/faultconn"
+	"github.com/einmal-go/einmal/dedupstore/internal/pgtest"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/dedupstore/storetest"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
 var modes = []pgx.QueryExecMode{
@@ -21,6 +23,7 @@ var modes = []pgx.QueryExecMode{
 	pgx.QueryExecModeSimpleProtocol,
 }
 
+// Every mode of pgx.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -31,18 +34,62 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// Every way in which the table can stand there, and PostgreSQL 17.
+func TestStoreLayouts(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []pgtest.Layout{pgtest.Renamed, pgtest.Cheap, pgtest.ByHash, pgtest.ByRange} {
+		t.Run(layout.Name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] {
+				return harness(use(t, pgtest.Open(t, layout)), pgx.QueryExecModeCacheStatement)
+			})
+		})
+	}
+	for _, layout := range []pgtest.Layout{pgtest.Plain, pgtest.ByRange} {
+		t.Run("17 "+layout.Name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] {
+				return harness(use(t, pgtest.OpenAt(t, serverstest.DatabaseURL17(t), layout)), pgx.QueryExecModeCacheStatement)
+			})
+		})
+	}
+}
+
+// The modes that work behind a pooler which hands out sessions by transaction.
+func TestStoreBehindPgbouncer(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] {
+				db := use(t, pgtest.Open(t, pgtest.Plain))
+				db.via = db.Behind(serverstest.PoolerURL(t))
+				db.Layout.Schema = db.Schema
+				return harness(db, mode)
+			})
+		})
+	}
+}
+
 func harness(db *database, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
-	store := func(cfg *pgxstore.Config) dedupstore.Store[pgx.Tx] { return pgxstore.New(db.pool(inMode(mode)), cfg) }
+	store := func(cfg pgxstore.Config) dedupstore.Store[pgx.Tx] {
+		return pgxstore.New(db.pool(inMode(mode)), db.config(cfg))
+	}
+	insert := "insert into " + db.EffectTable() + " (name) values ($1)"
 	return storetest.Harness[pgx.Tx]{
-		Store:   store(nil),
-		Write:   write,
-		Effects: db.effectsOf,
-		Other:   store(nil),
-		Waiting: db.waiting,
+		Store: store(pgxstore.Config{}),
+		Write: func(ctx context.Context, tx pgx.Tx, effect string) error {
+			_, err := tx.Exec(ctx, insert, effect)
+			return err
+		},
+		Effects: db.EffectsOf,
+		Other:   store(pgxstore.Config{}),
+		Waiting: db.Waiting,
 		Spoil: map[string]func(context.Context, pgx.Tx) error{
 			"statement fails": exec("select 1/0"),
-			"connection lost": exec("select pg_terminate_backend(pg_backend_pid())"),
+			"connection lost": exec(killSession),
 		},
+		Lose: exec(killSession),
 		End: map[string]func(context.Context, pgx.Tx) error{
 			"Commit":        func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
 			"Rollback":      func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
@@ -55,33 +102,20 @@ func harness(db *database, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 		},
 		Cut: func(_ testing.TB, at storetest.Moment) dedupstore.Store[pgx.Tx] {
 			pool, dialer := db.faulty(inMode(mode))
-			dialer.Break(map[storetest.Moment]faultconn.Moment{
-				storetest.BeforeCommit: faultconn.BeforeCommit,
-				storetest.AfterCommit:  faultconn.AfterCommit,
-				storetest.CommitHangs:  faultconn.CommitHangs,
-			}[at])
-			return pgxstore.New(pool, &pgxstore.Config{CommitTimeout: time.Second})
+			dialer.Break(faultconn.Moment(at))
+			return pgxstore.New(pool, db.config(pgxstore.Config{CommitTimeout: time.Second}))
 		},
-		Impatient: store(&pgxstore.Config{IdleTimeout: 300 * time.Millisecond}),
-		Hasty:     store(&pgxstore.Config{CommitTimeout: time.Millisecond}),
+		Impatient: store(pgxstore.Config{IdleTimeout: 300 * time.Millisecond}),
+		Brief:     store(pgxstore.Config{LockTimeout: 100 * time.Millisecond}),
+		Hasty:     store(pgxstore.Config{CommitTimeout: time.Millisecond}),
 	}
 }
+
+const killSession = "select pg_terminate_backend(pg_backend_pid())"
 
 func exec(sql string) func(context.Context, pgx.Tx) error {
 	return func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, sql)
 		return err
 	}
-}
-
-func (db *database) effectsOf(ctx context.Context, effect string) (n int, err error) {
-	err = db.QueryRow(ctx, "select count(*) from effect where name = $1", effect).Scan(&n)
-	return n, err
-}
-
-// waiting counts the sessions that wait for a transaction which wrote the same key.
-func (db *database) waiting(ctx context.Context) (n int, err error) {
-	err = db.QueryRow(ctx, `select count(distinct pid) from pg_locks l join pg_locks w using (pid)
-		where not l.granted and l.locktype = 'transactionid' and w.relation = 'processed_event'::regclass`).Scan(&n)
-	return n, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/pgtest"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 )
 
@@ -157,7 +158,7 @@ func TestLockTimeoutIsNotTheFunctions(t *testing.T) {
 		_, err := pgxstore.New(db.Pool, &pgxstore.Config{LockTimeout: time.Millisecond}).Once(t.Context(), key("waits"), exec("update effect set name = 'changed'"))
 		done <- err
 	}()
-	eventually(t, "the function waits, longer than LockTimeout", func() bool {
+	pgtest.Eventually(t, "the function waits, longer than LockTimeout", func() bool {
 		return value[bool](db, `select exists (select from pg_locks l join pg_stat_activity a using (pid) join pg_locks w using (pid)
 			where not l.granted and w.relation = 'effect'::regclass and clock_timestamp() > a.query_start + interval '20 ms')`)
 	})
@@ -175,7 +176,7 @@ func TestIdleTimeoutIsExplained(t *testing.T) {
 	store := pgxstore.New(db.Pool, &pgxstore.Config{IdleTimeout: 50 * time.Millisecond})
 	ran, err := store.Once(t.Context(), key("sleepy"), func(_ context.Context, tx pgx.Tx) error {
 		pid := tx.Conn().PgConn().PID()
-		eventually(t, "the server ends the session", func() bool {
+		pgtest.Eventually(t, "the server ends the session", func() bool {
 			return value[int](db, "select count(*) from pg_stat_activity where pid = $1", pid) == 0
 		})
 		return nil
@@ -198,8 +199,8 @@ func TestContextEndsWhileWaiting(t *testing.T) {
 		_, err := pgxstore.New(db.Pool, nil).Once(ctx, key("held"), writes("second"))
 		done <- err
 	}()
-	eventually(t, "the second call waits", func() bool {
-		n, err := db.waiting(t.Context())
+	pgtest.Eventually(t, "the second call waits", func() bool {
+		n, err := db.Waiting(t.Context())
 		return err == nil && n == 1
 	})
 	cancel(why)
@@ -218,7 +219,7 @@ func TestCommitIgnoresTheContext(t *testing.T) {
 	if !ran || err != nil || ctx.Err() == nil {
 		t.Errorf("Once() = %v, %v with a context that ended at COMMIT (%v)", ran, err, ctx.Err())
 	}
-	if n := db.effects(); n != 1 {
+	if n := db.Effects(); n != 1 {
 		t.Errorf("%d effects", n)
 	}
 }

@@ -39,4 +39,7 @@
 //  15. With many callers of the same keys, errors, cancellations and missed deadlines, there is one effect for each key.
 //  16. An error does not repeat the event's id. This is checked in every case.
 //  17. A store that implements dedupstore.Checker finds nothing wrong with the database that it runs on.
+//  18. dedupstore.ClassOf tells what an error asks for: Permanent for a key that is refused and a function that ended the
+//     transaction, Transient (ErrLocked) where another transaction has held the key for too long, Unavailable where the
+//     connection was lost in the function, OutcomeUnknown as in 13.
 package storetest

@@ -38,6 +38,9 @@ type Harness[Tx any] struct {
 	// breaks. What they return is swallowed by the suite's functions. Leave out what does no harm in this database.
 	Spoil map[string]func(ctx context.Context, tx Tx) error
 
+	// Lose breaks the connection of tx. The suite's functions return its error, or swallow it.
+	Lose func(ctx context.Context, tx Tx) error
+
 	// End has ways, by name, in which a function might end tx itself: its Commit, its Rollback, the texts. They may be
 	// refused, or succeed.
 	End map[string]func(ctx context.Context, tx Tx) error
@@ -48,6 +51,9 @@ type Harness[Tx any] struct {
 	// Impatient is a store on the same database that ends a transaction which its function leaves alone for some tenths
 	// of a second.
 	Impatient dedupstore.Store[Tx]
+
+	// Brief is a store on the same database that waits for a held key for some tenths of a second only.
+	Brief dedupstore.Store[Tx]
 
 	// Hasty is a store on the same database whose COMMITs often miss their deadline.
 	Hasty dedupstore.Store[Tx]
@@ -132,6 +138,8 @@ const (
 	nothing   need = ""
 	other     need = "Harness.Other is nil"
 	spoil     need = "Harness.Spoil is nil"
+	lose      need = "Harness.Lose is nil"
+	brief     need = "Harness.Brief is nil"
 	end       need = "Harness.End is nil"
 	cut       need = "Harness.Cut is nil"
 	impatient need = "Harness.Impatient is nil"
@@ -143,7 +151,7 @@ func (c testCase[Tx]) declined(h Harness[Tx]) string {
 	_, checks := h.Store.(dedupstore.Checker)
 	has := map[need]bool{
 		nothing: true, other: h.Other != nil, spoil: h.Spoil != nil, end: h.End != nil,
-		cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks,
+		lose: h.Lose != nil, brief: h.Brief != nil, cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks,
 	}
 	if has[c.needs] {
 		return ""
@@ -174,5 +182,7 @@ func cases[Tx any]() []testCase[Tx] {
 		{"14 frozen owner", impatient, (*suite[Tx]).frozenOwner},
 		{"15 many workers", nothing, (*suite[Tx]).workers},
 		{"17 check", checker, (*suite[Tx]).check},
+		{"18 class of a key held for too long", brief, (*suite[Tx]).heldTooLong},
+		{"18 class of a lost connection", lose, (*suite[Tx]).lostConnection},
 	}
 }

@@ -69,6 +69,7 @@ func (s *suite[Tx]) invalidKeys() {
 		if ran || !errors.Is(err, dedupstore.ErrInvalidKey) {
 			s.t.Errorf("%s: Once() = %v, %v, want false and an error that wraps ErrInvalidKey", name, ran, err)
 		}
+		s.wantClass(err, dedupstore.Permanent)
 		if err != nil && (strings.Contains(err.Error(), "secret") || len(err.Error()) > 1000) {
 			s.t.Errorf("%s: the error repeats the key, or is too long: %.200s", name, err.Error())
 		}

@@ -31,6 +31,7 @@ type model struct {
 	*modelDB
 	flaw    flaw
 	idle    time.Duration // how long a holder may hang; 0 is for ever
+	wait    time.Duration // how long to wait for a holder; 0 is for ever
 	cut     atomic.Int32  // the Moment at which the next commit is cut
 	commits atomic.Int64
 	hasty   bool // every third commit misses its deadline
@@ -42,6 +43,7 @@ type modelTx struct {
 	since    time.Time
 	effects  []string
 	spoiled  bool
+	lost     bool
 	ended    bool
 	takenOff bool // by a successor
 }
@@ -49,8 +51,8 @@ type modelTx struct {
 func (f flaw) harness() Harness[*modelTx] {
 	db := &modelDB{recorded: map[dedupstore.Key]bool{}, holders: map[dedupstore.Key]*modelTx{}, effects: map[string]int{}}
 	store := func() *model { return &model{modelDB: db, flaw: f} }
-	impatient, hasty := store(), store()
-	impatient.idle, hasty.hasty = 50*time.Millisecond, true
+	impatient, hasty, brief := store(), store(), store()
+	impatient.idle, hasty.hasty, brief.wait = 50*time.Millisecond, true, 50*time.Millisecond
 	return Harness[*modelTx]{
 		Store: store(),
 		Write: func(_ context.Context, tx *modelTx, effect string) error { return tx.write(effect) },
@@ -78,7 +80,12 @@ func (f flaw) harness() Harness[*modelTx] {
 			s.cut.Store(int32(at))
 			return s
 		},
+		Lose: func(_ context.Context, tx *modelTx) error {
+			tx.lost = true
+			return errors.New("lost")
+		},
 		Impatient: impatient,
+		Brief:     brief,
 		Hasty:     hasty,
 	}
 }
@@ -156,6 +163,10 @@ func (s *model) begin(ctx context.Context, key dedupstore.Key) (tx *modelTx, rec
 			s.giveUp(waits)
 			return nil, false, context.Cause(ctx)
 		}
+		if s.wait > 0 && time.Since(tx.since) > s.wait {
+			s.giveUp(waits)
+			return nil, false, cmp.Or(map[flaw]error{"ErrLocked is missing": errors.New("busy")}[s.flaw], dedupstore.ErrLocked)
+		}
 		if done, recorded, err := s.tryBegin(tx, waits); done {
 			return tx, recorded, err
 		}
@@ -208,8 +219,12 @@ func (s *model) verdict(ctx context.Context, tx *modelTx, err error) error {
 		return errors.New("ended")
 	case tx.ended && s.flaw != "commits what was ended":
 		return errors.Join(dedupstore.ErrTxEnded, err)
+	case tx.lost && s.flaw != "the class of a lost connection is missing":
+		return cmp.Or(dedupstore.WithClass(dedupstore.Unavailable, err), dedupstore.ErrUnavailable)
 	case err != nil && !tx.ended:
 		return err
+	case tx.lost:
+		return errors.New("lost")
 	case ctx.Err() != nil && s.flaw == "the cause is missing":
 		return errors.New("context done")
 	case ctx.Err() != nil && s.flaw != "commits although the context is done":

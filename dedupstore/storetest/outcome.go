@@ -13,6 +13,7 @@ func (s *suite[Tx]) outcomeUnknown() {
 		if ran || !errors.Is(err, dedupstore.ErrOutcomeUnknown) {
 			s.t.Errorf("%s: Once() = %v, %v, want false and an error that wraps ErrOutcomeUnknown", at, ran, err)
 		}
+		s.wantClass(err, dedupstore.OutcomeUnknown)
 		ran, err = s.once(s.Store, k, s.writes(effect))
 		if err != nil {
 			s.t.Errorf("%s: the next attempt: %v", at, err)

@@ -144,11 +144,34 @@ func (s *suite[Tx]) ended() {
 			if ran || !errors.Is(err, dedupstore.ErrTxEnded) {
 				s.t.Errorf("%s: Once() = %v, %v, want false and an error that wraps ErrTxEnded", effect, ran, err)
 			}
+			s.wantClass(err, dedupstore.Permanent)
 			if _, err := s.once(s.Store, key(effect), s.writes(effect)); err != nil {
 				s.t.Errorf("%s: the next attempt: %v", effect, err)
 			}
 			s.wantEffects(effect, 1)
 			s.wantSkipped(key(effect))
 		}
+	}
+}
+
+// lostConnection is noticed whether or not the function passes it on.
+func (s *suite[Tx]) lostConnection() {
+	for effect, swallow := range map[string]bool{"returned": false, "swallowed": true} {
+		k := key("lost " + effect)
+		ran, err := s.once(s.Store, k, func(ctx context.Context, tx Tx) error {
+			if err := s.Write(ctx, tx, effect); err != nil {
+				return err
+			}
+			err := s.Lose(ctx, tx)
+			if err == nil {
+				s.t.Error("Harness.Lose reports no error")
+			}
+			if swallow {
+				return nil
+			}
+			return err
+		})
+		s.wantClass(err, dedupstore.Unavailable)
+		s.wantRolledBack(ran, err, k, effect)
 	}
 }

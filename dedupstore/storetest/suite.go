@@ -155,3 +155,10 @@ func (s *suite[Tx]) wantEffects(effect string, want int) {
 		s.t.Fatalf("the effect is there %d times, want %d", got, want)
 	}
 }
+
+func (s *suite[Tx]) wantClass(err error, want dedupstore.Class) {
+	s.t.Helper()
+	if got := dedupstore.ClassOf(err); got != want {
+		s.t.Errorf("the class of the error is %v, want %v: %v", got, want, err)
+	}
+}

@@ -144,3 +144,18 @@ func (s *suite[Tx]) frozenOwner() {
 	s.wantEffects("of the successor", 1)
 	s.wantSkipped(k)
 }
+
+// heldTooLong gives up to wait for a key, and finds it free later.
+func (s *suite[Tx]) heldTooLong() {
+	k := key("held")
+	held := s.hold(s.Store, k, "of the owner", errOfFunction)
+	ran, err := s.once(s.Brief, k, s.writes("of the waiter"))
+	if ran || !errors.Is(err, dedupstore.ErrLocked) {
+		s.t.Errorf("Once() = %v, %v while another transaction holds the key, want false and an error that wraps ErrLocked", ran, err)
+	}
+	s.wantClass(err, dedupstore.Transient)
+	held.release()
+	s.wait(held.call, k)
+	s.wantEffects("of the owner", 0)
+	s.wantRan(k, "of the waiter")
+}

@@ -20,6 +20,7 @@ type allowed struct {
 const (
 	sarama = "github.com/IBM/sarama"
 	pgx    = "github.com/jackc/pgx/v5"
+	bun    = "github.com/uptrace/bun"
 	otel   = "go.opentelemetry.io/otel" // its API: see never
 	all    = "..."
 )
@@ -33,11 +34,27 @@ var table = map[string]allowed{
 	"middleware":             {module: []string{"consumer", "dedupstore"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
-	"consumer/consumertest":   {module: []string{"consumer"}},
-	"dedupstore/storetest":    {module: []string{"dedupstore"}},
-	"dedupstore/memstore":     {module: []string{"dedupstore"}},
-	"dedupstore/pgxstore":     {module: []string{"dedupstore", "schema"}, others: []string{pgx}},
-	"dedupstore/internal/...": {module: []string{"dedupstore"}, others: []string{pgx}},
+	"consumer/consumertest": {module: []string{"consumer"}},
+	"dedupstore/storetest":  {module: []string{"dedupstore"}},
+	"dedupstore/memstore":   {module: []string{"dedupstore"}},
+	"dedupstore/pgxstore":   {module: []string{"dedupstore", "dedupstore/internal/record"}, others: []string{pgx}},
+	"dedupstore/sqlstore":   {module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "schema"}},
+	"dedupstore/bunstore": {
+		module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "dedupstore/sqlstore", "schema"},
+		others: []string{bun},
+	},
+
+	// what stores share: no driver in it
+	"dedupstore/internal/record": {module: []string{"dedupstore", "schema"}},
+	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
+
+	// what their tests share
+	"dedupstore/internal/faultconn": {},
+	"dedupstore/internal/pgtest":    {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
+	"dedupstore/internal/sqltest": {
+		module: []string{"dedupstore", "dedupstore/internal/faultconn", "dedupstore/internal/pgtest", "dedupstore/sqlstore", "dedupstore/storetest", "schema"},
+		others: []string{pgx, bun, "modernc.org/sqlite"},
+	},
 
 	// what tests and the demo share knows nothing of what they test and show
 	"internal/...": {module: []string{"internal/..."}, others: []string{
@@ -53,7 +70,7 @@ var never = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/e
 // withoutSarama are the files of consumer that its users read and write against, and those that decide: Kafka's client has no
 // place in them.
 var withoutSarama = []string{
-	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go",
+	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go", "consumer/eventid_json.go", "consumer/eventid_cloudevents.go",
 	"consumer/chain.go", "consumer/queue.go", "consumer/status.go",
 }
 

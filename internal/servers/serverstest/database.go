@@ -50,6 +50,11 @@ func DatabaseURL(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newSchema(t, db)
+}
+
+func newSchema(t testing.TB, db *servers.Database) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	schema, err := db.NewSchema(ctx, t.Name())

@@ -9,6 +9,7 @@
 package serverstest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -21,8 +22,8 @@ import (
 // metrics ticker is the one goroutine that may stay: it belongs to its library's life and cannot be stopped.
 func Main(m *testing.M) {
 	code := m.Run()
-	if err := shared.close(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the database:", err)
+	if err := errors.Join(pooler.close(), version17.close(), shared.close()); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the databases:", err)
 		code = max(code, 1)
 	}
 	if code == 0 {

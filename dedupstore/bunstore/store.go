@@ -1,0 +1,90 @@
+package bunstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
+	"github.com/einmal-go/einmal/dedupstore/internal/sqltx"
+	"github.com/einmal-go/einmal/dedupstore/sqlstore"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// Store records keys in a table of a database. It is safe for concurrent use.
+type Store struct{ store *sqltx.Store[bun.Tx] }
+
+var (
+	_ dedupstore.Store[bun.Tx] = (*Store)(nil)
+	_ dedupstore.Checker       = (*Store)(nil)
+)
+
+// New returns a Store on db, which stays the caller's to close, after the last Once has returned. A nil cfg is all defaults. New
+// does no input or output. What is wrong with its arguments is the error of Check, and of every Once.
+func New(db *bun.DB, cfg *sqlstore.Config) *Store {
+	if cfg == nil {
+		cfg = &sqlstore.Config{}
+	}
+	full := record.Config(*cfg).WithDefaults()
+	driver := sqltx.Driver[bun.Tx]{
+		Conn: func(ctx context.Context) (*sql.Conn, sqltx.Begin[bun.Tx], error) {
+			conn, err := db.Conn(ctx)
+			return conn.Conn, conn.BeginTx, err
+		},
+		SQL: func(tx bun.Tx) *sql.Tx { return tx.Tx },
+	}
+	name := schema.Postgres
+	var invalid error
+	if db == nil {
+		invalid = errors.New("the database is nil: make one with bun.NewDB")
+	} else {
+		driver.DB = db.DB
+		name, invalid = dialectOf(db)
+	}
+	if name == schema.Postgres {
+		driver.Check = preparesNothing
+	}
+	driver, texts, unknown := sqltx.ForDialect(driver, "bunstore", name, full)
+	return &Store{sqltx.New(driver, texts, full, errors.Join(invalid, unknown, full.Validate()))}
+}
+
+func dialectOf(db *bun.DB) (schema.Dialect, error) {
+	switch name := db.Dialect().Name(); name {
+	case dialect.PG:
+		return schema.Postgres, nil
+	case dialect.SQLite:
+		return schema.SQLite, nil
+	default:
+		return schema.Postgres, fmt.Errorf("bun's dialect %v is not supported: use pgdialect or sqlitedialect", name)
+	}
+}
+
+// preparedSQL finds itself among the session's prepared statements, if the driver prepares what it is given.
+const preparedSQL = "select count(*)::text from pg_prepared_statements where statement like '%einmal looks for this text%'"
+
+// preparesNothing reports a driver that prepares each text, and keeps it: bun writes the values into the texts.
+func preparesNothing(ctx context.Context, ask record.Query) error {
+	n, err := ask(ctx, preparedSQL)
+	switch {
+	case err != nil:
+		return dedupstore.WithClass(dedupstore.Unavailable, fmt.Errorf("bunstore: look for prepared statements: %w", err))
+	case n != "0":
+		return dedupstore.WithClass(dedupstore.Misconfigured, errors.New("bunstore: the driver prepares every text, and bun writes the values into the texts, so that every session keeps hundreds of useless statements: set default_query_exec_mode=exec in the URL"))
+	}
+	return nil
+}
+
+// Once implements dedupstore.Store. At most one less than the pool's MaxOpenConns run at once, if that is set, so that the rest of
+// the service finds a connection; the others wait.
+func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx bun.Tx) error) (ran bool, err error) {
+	return s.store.Once(ctx, key, fn)
+}
+
+// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run, and a driver that
+// prepares what bun gives it. It connects, looks at the table, and records a key of its own in a transaction that it rolls back.
+func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }

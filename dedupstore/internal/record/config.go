@@ -1,0 +1,83 @@
+package record
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+)
+
+// Config is the configuration of a store. The stores' own Config types have the same fields, and their documentation.
+type Config struct {
+	Schema        string
+	Table         string
+	DoNothing     bool
+	LockTimeout   time.Duration
+	IdleTimeout   time.Duration
+	CommitTimeout time.Duration
+	Logger        *slog.Logger
+}
+
+const (
+	defaultTable         = "processed_event"
+	defaultLockTimeout   = 5 * time.Second
+	defaultIdleTimeout   = 60 * time.Second
+	defaultCommitTimeout = 5 * time.Second
+
+	// maxIdentifier is PostgreSQL's limit in bytes; it cuts longer names off and says so in a notice only.
+	maxIdentifier = 63
+)
+
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
+	c.Table = cmp.Or(c.Table, defaultTable)
+	c.LockTimeout = cmp.Or(c.LockTimeout, defaultLockTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, defaultCommitTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+// RecordTimeout bounds the first round trip.
+func (c Config) RecordTimeout() time.Duration { return c.LockTimeout + c.CommitTimeout }
+
+// Validate reports all that is wrong.
+func (c Config) Validate() error {
+	return errors.Join(
+		validateTimeout("LockTimeout", c.LockTimeout, time.Millisecond),
+		validateTimeout("IdleTimeout", c.IdleTimeout, time.Millisecond),
+		validateTimeout("CommitTimeout", c.CommitTimeout, 1),
+		validateName("Schema", c.Schema),
+		validateName("Table", c.Table),
+	)
+}
+
+func validateName(field, name string) error {
+	if len(name) > maxIdentifier || strings.IndexByte(name, 0) >= 0 {
+		return fmt.Errorf("invalid Config.%s: %d bytes: PostgreSQL allows names of up to %d bytes, none of them NUL", field, len(name), maxIdentifier)
+	}
+	return nil
+}
+
+// validateTimeout refuses what PostgreSQL, which counts milliseconds in 32 bits, would take for no time-out at all.
+func validateTimeout(field string, d, least time.Duration) error {
+	const most = math.MaxInt32 * time.Millisecond
+	if d < least || d > most {
+		return fmt.Errorf("invalid Config.%s: %v: set it between %v and %v, or leave it zero for the default", field, d, least, most)
+	}
+	return nil
+}
+
+// tableSQL is the table as it stands in SQL.
+func (c Config) tableSQL() string {
+	if c.Schema == "" {
+		return quote(c.Table)
+	}
+	return quote(c.Schema) + "." + quote(c.Table)
+}
+
+// quote makes an identifier of a name as it is spelled in the catalogue.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

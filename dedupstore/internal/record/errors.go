@@ -1,0 +1,112 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// explainer implements Explainer. Each error begins with the store's name.
+type explainer struct {
+	store string
+	cfg   Config
+}
+
+// Invalid implements Explainer.
+func (e *explainer) Invalid(configuration, key error) error {
+	switch {
+	case configuration != nil:
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %w", e.store, configuration))
+	case key != nil:
+		return fmt.Errorf("%s: %w", e.store, key)
+	}
+	return nil
+}
+
+// Done implements Explainer.
+func (e *explainer) Done(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, cause(ctx)) {
+		return fmt.Errorf("%s: rolled back: %w", e.store, cause(ctx))
+	}
+	return fmt.Errorf("%s: rolled back: %w (%w)", e.store, cause(ctx), err)
+}
+
+// Waiting implements Explainer.
+func (e *explainer) Waiting(ctx context.Context) error {
+	return fmt.Errorf("%s: get a connection: %w", e.store, cause(ctx))
+}
+
+// TxEnded implements Explainer.
+func (e *explainer) TxEnded(err error) error {
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s: %w", e.store, dedupstore.ErrTxEnded)
+	case !errors.Is(err, dedupstore.ErrTxEnded):
+		err = fmt.Errorf("%w (%w)", err, dedupstore.ErrTxEnded)
+	}
+	return dedupstore.WithClass(dedupstore.Permanent, err)
+}
+
+// Lost implements Explainer.
+func (e *explainer) Lost(err error) error {
+	const says = "%s: rolled back: the connection was lost while the function ran, and the function returned nil: return the errors of all statements"
+	if err == nil {
+		return dedupstore.WithClass(dedupstore.Unavailable, fmt.Errorf(says, e.store))
+	}
+	return dedupstore.WithClass(dedupstore.Unavailable, fmt.Errorf(says+": %w", e.store, err))
+}
+
+// Swallowed implements Explainer.
+func (e *explainer) Swallowed(err error) error {
+	const says = "%s: rolled back: a statement failed, and the function returned nil: return the errors of all statements, or set a savepoint before one that may fail"
+	if err == nil {
+		return fmt.Errorf(says, e.store)
+	}
+	return fmt.Errorf(says+": %w", e.store, err)
+}
+
+// RowsOpen implements Explainer.
+func (e *explainer) RowsOpen() error {
+	return fmt.Errorf("%s: rolled back: the function returned while rows or a batch of its were open: close them", e.store)
+}
+
+// Unknown implements Explainer.
+func (e *explainer) Unknown(err error) error {
+	return fmt.Errorf("%s: commit: %w: call Once again, the record decides: %w", e.store, dedupstore.ErrOutcomeUnknown, err)
+}
+
+// Place implements Explainer.
+func (e *explainer) Place(err error) error { return fmt.Errorf("%s: %w", e.store, err) }
+
+// inClass gives the function's error a class, unless it has one.
+func inClass(class dedupstore.Class, err error) error {
+	if class == dedupstore.Unclassified || dedupstore.ClassOf(err) != dedupstore.Unclassified {
+		return err
+	}
+	return dedupstore.WithClass(class, err)
+}
+
+// as is an error of the store with a class.
+func (e *explainer) as(class dedupstore.Class, format string, args ...any) error {
+	return dedupstore.WithClass(class, fmt.Errorf(e.store+": "+format, args...))
+}
+
+// cause returns why ctx is done: the context's error, and its cause where that is another one.
+func cause(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// silent is an error whose text does not repeat those that it wraps.
+type silent struct {
+	text string
+	err  error
+}
+
+func (e *silent) Error() string { return e.text }
+func (e *silent) Unwrap() error { return e.err }

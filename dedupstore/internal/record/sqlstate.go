@@ -1,0 +1,73 @@
+package record
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// The SQLSTATEs that are told apart by themselves.
+const (
+	codeNotSupported      = "0A000"
+	codeUniqueViolation   = "23505"
+	codeCheckViolation    = "23514"
+	codeReadOnly          = "25006"
+	codeIdleInTransaction = "25P03"
+	codeNoStatement       = "26000"
+	codeCompletionUnknown = "40003"
+	codeStatementExists   = "42P05"
+	codeLockNotAvailable  = "55P03"
+	codeTooManyConns      = "53300"
+	codeCanceled          = "57014"
+	codeStarting          = "57P03"
+)
+
+// CodeFailedTransaction is the SQLSTATE of any statement in a transaction in which another one has failed.
+const CodeFailedTransaction = "25P02"
+
+// StateOf returns the SQLSTATE of a server's answer, or "" if err is none. It knows pgx, bun's pgdriver, and drivers that do
+// as one of them.
+func StateOf(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	var fields interface{ Field(k byte) string }
+	if errors.As(err, &fields) {
+		return fields.Field('C')
+	}
+	return ""
+}
+
+// classOfState is what a SQLSTATE says wherever it comes from.
+func classOfState(code string) dedupstore.Class {
+	switch {
+	case code == codeLockNotAvailable, strings.HasPrefix(code, "40") && code != codeCompletionUnknown:
+		return dedupstore.Transient
+	case code == codeReadOnly,
+		strings.HasPrefix(code, "08"),  // connection
+		strings.HasPrefix(code, "53"),  // resources: connections, memory, disk
+		strings.HasPrefix(code, "57P"), // shuts down, crashed, starts
+		strings.HasPrefix(code, "58"):  // the system around it
+		return dedupstore.Unavailable
+	}
+	return dedupstore.Unclassified
+}
+
+// rolledBack reports whether a server that answers COMMIT with that code has certainly rolled back. An answer in which the
+// session ends, or the server complains about itself, leaves it open.
+func rolledBack(code string) bool {
+	switch code {
+	case codeCompletionUnknown:
+		return false
+	case codeIdleInTransaction:
+		return true
+	}
+	for _, class := range []string{"0A", "22", "23", "25", "26", "40", "42", "44", "54", "55", "P0"} {
+		if strings.HasPrefix(code, class) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package record
+
+import (
+	"fmt"
+	"time"
+)
+
+// Statements are the texts that a store sends in each transaction. They are constant, so that they are prepared once.
+type Statements struct {
+	// Guard sets the time-outs until the end of the transaction. Empty where the dialect has none.
+	Guard string
+
+	// Record takes the event's id and the consumer as its two parameters, and answers with one row of two columns, the first
+	// of which is whether the event was inserted, or with none if it was not.
+	Record string
+
+	// Guarded is Guard and Record in one statement, for drivers that cannot send two in one round trip. It waits for a lock of
+	// the table itself, a migration's, before it sets the time-out.
+	Guarded string
+
+	// Same answers with a text that is empty, or with null, unless the transaction of Guard is the current one still. In one in
+	// which a statement failed it fails. Empty where COMMIT tells, and Begin fails within a transaction.
+	Same string
+}
+
+func postgresStatements(cfg *Config, form Form) Statements {
+	table := cfg.tableSQL()
+	timeouts := fmt.Sprintf(guardSQL, milliseconds(cfg.LockTimeout), milliseconds(cfg.IdleTimeout))
+	record := func(source string) string { return fmt.Sprintf(recordSQL[form], table, source, restoreSQL) }
+	return Statements{
+		Guard:   "select " + timeouts,
+		Record:  record("values ($1, $2)"),
+		Guarded: "with guard as materialized (select " + timeouts + ")\n" + record("select $1, $2 from guard"),
+		Same:    "select current_setting('" + keptSetting + "', true)",
+	}
+}
+
+func milliseconds(d time.Duration) int64 { return d.Milliseconds() }
+
+// keptSetting keeps the session's own lock_timeout until the end of the transaction, and marks the transaction.
+const keptSetting = "einmal.lock_timeout"
+
+// guardSQL sets the time-outs, in milliseconds, until the end of the transaction. The case makes sure that the session's own
+// lock_timeout is read before it is set.
+const guardSQL = `case when set_config('` + keptSetting + `', current_setting('lock_timeout'), true) is not null
+then set_config('lock_timeout', '%d', true) end, set_config('idle_in_transaction_session_timeout', '%d', true)`
+
+// restoreSQL brings back the session's own lock_timeout, for the function's statements. What RETURNING lists is evaluated after
+// the row, and any wait for it.
+const restoreSQL = `set_config('lock_timeout', current_setting('` + keptSetting + `'), true)`
+
+// recordSQL takes the table, the source of the two values, and restoreSQL.
+var recordSQL = map[Form]string{
+	// The counter has no index. xmax is zero in a row that was inserted, and names the updating transaction in one that was
+	// there. Both lock the row until the end of the transaction.
+	Upsert: `insert into %s as p (event_id, consumer_id) %s
+on conflict (event_id, consumer_id) do update set duplicates = p.duplicates + 1
+returning (xmax = 0) as inserted, %s`,
+
+	DoNothing: `insert into %s (event_id, consumer_id) %s
+on conflict (event_id, consumer_id) do nothing
+returning true as inserted, %s`,
+}
+
+func sqliteStatements(cfg *Config, form Form) Statements {
+	record := map[Form]string{
+		// SQLite has no xmax. The counter is 0 in a row that was inserted, and nowhere else.
+		Upsert: `insert into %s (event_id, consumer_id) values (?1, ?2)
+on conflict (event_id, consumer_id) do update set duplicates = duplicates + 1
+returning duplicates = 0, null`,
+
+		DoNothing: `insert into %s (event_id, consumer_id) values (?1, ?2)
+on conflict (event_id, consumer_id) do nothing
+returning 1, null`,
+	}[form]
+	record = fmt.Sprintf(record, cfg.tableSQL())
+	return Statements{Record: record, Guarded: record}
+}

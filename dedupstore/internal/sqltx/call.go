@@ -1,0 +1,240 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
+)
+
+// call is one call's connection, and the transaction that is open on it.
+type call[T Tx] struct {
+	store *Store[T]
+	conn  *sql.Conn
+	start Begin[T]
+	leave func() // the place in the pool
+
+	tx     T
+	opened bool               // tx is open
+	cancel context.CancelFunc // of the context with which it was begun
+	texts  *record.Statements // with which it was begun
+
+	broken  bool // the connection must not be used again
+	hanging bool // a goroutine that was left behind has it
+}
+
+// open takes a connection. leave is called when it is given back, or at once if there is none.
+func (s *Store[T]) open(ctx context.Context, leave func()) (*call[T], error) {
+	conn, start, err := s.driver.Conn(ctx)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &call[T]{store: s, conn: conn, start: start, leave: leave, cancel: func() {}}, nil
+}
+
+// close rolls back what is open, and gives the connection back.
+func (c *call[T]) close() {
+	c.rollback()
+	if !c.hanging {
+		c.release()
+	}
+}
+
+func (c *call[T]) release() {
+	if c.broken {
+		_ = c.conn.Raw(func(any) error { return driver.ErrBadConn }) // has database/sql close it
+	}
+	_ = c.conn.Close()
+	c.cancel()
+	c.leave()
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+// within runs f, which has the connection to itself. If it does not return in time, it keeps the connection.
+func (c *call[T]) within(limit time.Duration, f func() error) error {
+	if c.hanging {
+		return errBroken
+	}
+	var err error
+	done := make(chan struct{})
+	go func() {
+		err = f()
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return err
+	case <-timer.C:
+	}
+	c.hanging = true
+	c.cancel() // with which some drivers give up
+	go func() {
+		<-done
+		if c.opened {
+			_ = c.tx.Rollback()
+		}
+		c.broken = true
+		c.release()
+	}()
+	return errNoAnswer
+}
+
+// begin begins a transaction and records the key. After an error it must be rolled back.
+func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Key) (inserted bool, err error) {
+	if c.hanging {
+		return false, errBroken // by the probe
+	}
+	c.cancel()
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel, c.texts = cancel, c.store.dialect.Statements(form)
+	stop := context.AfterFunc(ctx, cancel) // BEGIN is given up with the call
+	err = c.within(c.store.cfg.RecordTimeout(), func() (err error) {
+		c.tx, err = c.start(lasting, &sql.TxOptions{Isolation: c.store.driver.Isolation})
+		c.opened = err == nil
+		return err
+	})
+	switch {
+	case !stop() && ctx.Err() != nil:
+		return false, errors.Join(context.Cause(ctx), err)
+	case err != nil:
+		return false, err
+	}
+	return c.record(ctx, c.texts.Guarded, key)
+}
+
+// record sends one of the record's two texts. No row is no insertion.
+func (c *call[T]) record(ctx context.Context, text string, key dedupstore.Key) (inserted bool, err error) {
+	if c.texts.Guard != "" { // the server ends the wait, but for one for the table; this is for that, and a server that hangs
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
+		defer stop()
+	}
+	var unused any
+	err = c.sql().QueryRowContext(ctx, text, key.Event, key.Consumer).Scan(&inserted, &unused)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, err
+	}
+	return inserted, nil
+}
+
+func (c *call[T]) sql() *sql.Tx { return c.store.driver.SQL(c.tx) }
+
+// ask runs a query outside of any transaction.
+func (c *call[T]) ask(ctx context.Context, text string, args ...any) (answer string, err error) {
+	if c.hanging || c.broken {
+		return "", errBroken
+	}
+	err = c.conn.QueryRowContext(ctx, text, args...).Scan(&answer)
+	return answer, err
+}
+
+// run calls fn and reports why its transaction must not be committed.
+func (c *call[T]) run(ctx context.Context, fn func(ctx context.Context, tx T) error) error {
+	err := fn(ctx, c.tx)
+	catchUp(ctx)
+	state, why := c.look(ctx, err)
+	explain := c.store.dialect
+	switch {
+	case state == ended:
+		return explain.TxEnded(err)
+	case err != nil:
+		return explain.FunctionError(err, state == lost && ctx.Err() == nil) // drivers close connections when ctx ends
+	case ctx.Err() != nil:
+		return explain.Done(ctx, nil)
+	case state == failed:
+		return explain.Swallowed(why)
+	case state == busy:
+		return explain.RowsOpen()
+	case state == lost:
+		return explain.Lost(why)
+	}
+	return nil
+}
+
+// state is that of a transaction after the function.
+type state int
+
+const (
+	intact state = iota
+	ended        // by the function
+	failed       // by one of its statements
+	busy         // with rows that were left open
+	lost         // with the connection
+)
+
+// look finds out about the transaction, after the function has returned fnErr. database/sql does not know: a COMMIT as text
+// passes it by, and so does the failure of a statement.
+func (c *call[T]) look(ctx context.Context, fnErr error) (state, error) {
+	if c.texts.Same == "" {
+		return c.lookWithout(ctx, fnErr), nil
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), c.store.cfg.CommitTimeout)
+	defer stop()
+	var mark sql.NullString
+	err := c.sql().QueryRowContext(ctx, c.texts.Same).Scan(&mark)
+	switch {
+	case err == nil && mark.String != "":
+		return intact, nil
+	case err == nil, errors.Is(err, sql.ErrTxDone):
+		return ended, nil
+	case record.StateOf(err) == record.CodeFailedTransaction:
+		return failed, nil
+	case strings.Contains(err.Error(), "conn busy"): // pgx
+		return busy, nil
+	}
+	return lost, err
+}
+
+// lookWithout does so in SQLite, which tells at COMMIT; only what follows on an error of the function is looked at. It rolls back by
+// itself where a statement is interrupted or the disk fails, which is not the function's doing.
+func (c *call[T]) lookWithout(ctx context.Context, fnErr error) state {
+	if fnErr == nil || ctx.Err() != nil || dedupstore.ClassOf(c.store.dialect.FunctionError(fnErr, false)) != dedupstore.Unclassified {
+		return intact
+	}
+	_, err := c.sql().ExecContext(ctx, "begin") // which fails inside of a transaction
+	if err == nil || errors.Is(err, sql.ErrTxDone) {
+		return ended
+	}
+	return intact
+}
+
+// commit cannot be cut short by the context of the call.
+func (c *call[T]) commit() error {
+	err := c.within(c.store.cfg.CommitTimeout, c.tx.Commit)
+	switch {
+	case err == nil:
+		c.opened = false
+		return nil
+	case errors.Is(err, errNoAnswer):
+		return c.store.dialect.Unknown(err)
+	case errors.Is(err, sql.ErrTxDone):
+		return c.store.dialect.TxEnded(nil)
+	}
+	explained := c.store.dialect.CommitError(err)
+	c.broken = c.broken || errors.Is(explained, dedupstore.ErrOutcomeUnknown)
+	return explained
+}
+
+// rollback ends the transaction if it is open. If it cannot, the connection is closed, and the server rolls back.
+func (c *call[T]) rollback() {
+	if c.hanging || !c.opened {
+		return
+	}
+	err := c.within(c.store.cfg.CommitTimeout, c.tx.Rollback)
+	if c.hanging {
+		return
+	}
+	c.opened = false
+	if err != nil && !errors.Is(err, sql.ErrTxDone) {
+		c.broken = true
+	}
+}

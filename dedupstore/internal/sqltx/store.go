@@ -1,0 +1,142 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
+)
+
+// Tx is *sql.Tx, or a transaction that stands on one.
+type Tx interface {
+	Commit() error
+	Rollback() error
+}
+
+// Begin begins a transaction on one connection.
+type Begin[T Tx] func(ctx context.Context, opts *sql.TxOptions) (T, error)
+
+// Driver is what makes transactions of type T out of database/sql's.
+type Driver[T Tx] struct {
+	DB   *sql.DB
+	Conn func(ctx context.Context) (*sql.Conn, Begin[T], error)
+	SQL  func(tx T) *sql.Tx
+
+	Isolation sql.IsolationLevel
+
+	// Check looks at a connection for what would do harm, if it is not nil.
+	Check func(ctx context.Context, ask record.Query) error
+}
+
+// Store is the store. It is safe for concurrent use.
+type Store[T Tx] struct {
+	driver  Driver[T]
+	dialect record.Dialect
+	cfg     record.Config
+	invalid error // what is wrong with the configuration
+
+	places func() *record.Places // the pool's size is looked at when the first transaction begins
+}
+
+// New returns a Store. invalid is what is wrong with its arguments: the error of Check, and of every Once.
+func New[T Tx](driver Driver[T], dialect record.Dialect, cfg record.Config, invalid error) *Store[T] {
+	return &Store[T]{driver: driver, dialect: dialect, cfg: cfg, invalid: invalid, places: sync.OnceValue(func() *record.Places {
+		return record.NewPlaces(driver.DB.Stats().MaxOpenConnections, cfg.Logger)
+	})}
+}
+
+// Once implements dedupstore.Store.
+func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool, err error) {
+	if err := s.dialect.Invalid(s.invalid, key.Validate()); err != nil {
+		return false, err
+	}
+	if err := s.places().Enter(ctx); err != nil {
+		return false, s.dialect.Place(err)
+	}
+	c, err := s.open(ctx, s.places().Leave)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, s.dialect.Waiting(ctx)
+	case err != nil:
+		return false, s.dialect.ConnectError(err)
+	}
+	defer c.close()
+
+	form, err := s.form(ctx, c)
+	if err != nil {
+		return false, s.recordError(ctx, c, key, err)
+	}
+	inserted, err := c.begin(ctx, form, key)
+	if err != nil {
+		c.rollback()
+		return false, s.recordError(ctx, c, key, err)
+	}
+	if inserted {
+		if err := c.run(ctx, fn); err != nil {
+			return false, err
+		}
+	}
+	// A duplicate is committed too: see pgxstore.
+	if err := c.commit(); err != nil {
+		return false, err
+	}
+	return inserted, nil
+}
+
+// form finds out at the first call how the table can be written, unless Check has.
+func (s *Store[T]) form(ctx context.Context, c *call[T]) (record.Form, error) {
+	return s.dialect.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second bool, err error) {
+		defer c.rollback()
+		if first, err = c.begin(ctx, form, probe); err != nil {
+			return false, false, err
+		}
+		second, err = c.record(ctx, s.dialect.Statements(form).Record, probe)
+		return first, second, err
+	})
+}
+
+// recordError explains why a key was not recorded. The transaction has been rolled back.
+func (s *Store[T]) recordError(ctx context.Context, c *call[T], key dedupstore.Key, err error) error {
+	catchUp(ctx)
+	explained := s.dialect.RecordError(ctx, key, err, c.ask)
+	if s.dialect.GiveUp(err) {
+		c.broken = true
+	}
+	return explained
+}
+
+// Check implements dedupstore.Checker.
+func (s *Store[T]) Check(ctx context.Context) error {
+	if err := s.dialect.Invalid(s.invalid, nil); err != nil {
+		return err
+	}
+	c, err := s.open(ctx, func() {})
+	if err != nil {
+		return s.dialect.ConnectError(err)
+	}
+	defer c.close()
+	if err := s.dialect.Examine(ctx, c.ask); err != nil {
+		return err
+	}
+	// The last word is the server's: it runs the statements itself, and checks privileges column by column.
+	if _, err := s.form(ctx, c); err != nil {
+		return s.recordError(ctx, c, dedupstore.Key{}, err)
+	}
+	if s.driver.Check == nil {
+		return nil
+	}
+	return s.driver.Check(ctx, c.ask)
+}
+
+// catchUp waits until ctx says that its deadline has passed, if it has: a socket with the same deadline may be quicker.
+func catchUp(ctx context.Context) {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+}
+
+var errBroken = errors.New("the connection cannot be used any more")
