@@ -98,19 +98,16 @@ func (s *Store) form(ctx context.Context, conn *pgx.Conn) (record.Form, error) {
 	})
 }
 
-// begin sends BEGIN, the time-outs and the record in one round trip. tx is not nil even if there is an error; it must be
+// begin sends BEGIN and the record, which sets the time-outs, in one round trip. tx is not nil even if there is an error; it must be
 // rolled back then.
 //
-// The server ends the wait for a lock, except where pgx has the statement prepared first, outside the transaction: that
-// needs a lock of the table too. The deadline is for that, and for a server that does not answer at all.
+// The server ends the wait for a row. The deadline is for a wait for the table, and for a server that does not answer at all.
 func (s *Store) begin(ctx context.Context, conn *pgx.Conn, form record.Form, key dedupstore.Key) (tx pgx.Tx, fresh bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout())
 	defer cancel()
-	texts := s.sql.Statements(form)
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	batch.Queue(texts.Guard)
-	batch.Queue(texts.Record, key.Event, key.Consumer).QueryRow(func(row pgx.Row) (err error) {
+	batch.Queue(s.sql.Statements(form).Record, key.Event, key.Consumer).QueryRow(func(row pgx.Row) (err error) {
 		fresh, err = inserted(row)
 		return err
 	})
