@@ -17,7 +17,14 @@ import (
 // Each component creates tables that no other has, by itself, and the same columns under another name.
 func TestComponents(t *testing.T) {
 	t.Parallel()
-	owner := map[string]schema.Component{}
+	everything := serverstest.Pool(t)
+	if err := schema.Postgres.Apply(t.Context(), execOn(everything), nil); err != nil {
+		t.Fatal(err)
+	}
+	owner, other := map[string]schema.Component{}, map[string]string{}
+	for table := range columns(t, everything, "current_schema()") {
+		other[table] = `the "` + table + `" of others`
+	}
 	for _, component := range schema.Postgres.Components() {
 		pool := serverstest.Pool(t)
 		if err := schema.Postgres.Apply(t.Context(), execOn(pool), nil, component); err != nil {
@@ -27,19 +34,17 @@ func TestComponents(t *testing.T) {
 		if len(plain) == 0 {
 			t.Errorf("%s has no tables", component)
 		}
-		other := map[string]string{}
 		for table := range plain {
 			if owner[table] != "" {
 				t.Errorf("%s is of %s and of %s", table, owner[table], component)
 			}
 			owner[table] = component
-			other[table] = `the "` + table + `" of others`
 		}
 		checkElsewhere(t, component, plain, other)
 	}
 }
 
-// checkElsewhere applies a component in a schema and under names of one's own, beside one that is not looked at.
+// checkElsewhere applies a component in a schema and under names of one's own, where all others have other names too.
 func checkElsewhere(t *testing.T, component schema.Component, plain map[string]string, other map[string]string) {
 	t.Helper()
 	pool := withoutSearchPath(t)
