@@ -160,9 +160,9 @@ func (c *comparison) uniqueIndexes() {
 			}
 			arbiters[columns] = true
 		case ofKeys && !slices.ContainsFunc(c.table.keys, i.covers):
-			c.note(LevelError, "index", c.drop(i), "its unique index %s takes different events for the same%s", i.Name, c.whereConstraint(i))
+			c.note(LevelError, "index", c.drop(i), "its unique index %s takes different events for the same%s", i.Name, c.whereConstraint())
 		case !c.ownNumbers(i):
-			c.note(LevelWarning, "index", c.drop(i), "its unique index %s is one that ON CONFLICT does not look at: what is there already fails%s", i.Name, c.whereConstraint(i))
+			c.note(LevelWarning, "index", c.drop(i), "its unique index %s is one that ON CONFLICT does not look at: what is there already fails%s", i.Name, c.whereConstraint())
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (c *comparison) drop(i seenIndex) string {
 	return fmt.Sprintf("drop index %s;", i.Name)
 }
 
-func (c *comparison) whereConstraint(i seenIndex) string {
+func (c *comparison) whereConstraint() string {
 	if c.dialect == SQLite {
 		return ": drop it; where it is a primary key, make a new table"
 	}

@@ -75,6 +75,9 @@ func (d Dialect) Files(components ...Component) []File {
 	return list
 }
 
+// Tables returns the names in the files of the components' tables, or of all if no component is named. It panics as Files does.
+func (d Dialect) Tables(components ...Component) []string { return tablesOf(d.Files(components...)) }
+
 func (d Dialect) files(components []Component) ([]File, error) {
 	list := d.all()
 	if len(components) == 0 {

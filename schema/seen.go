@@ -1,6 +1,9 @@
 package schema
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // seen is what a database's catalogue tells of a table, and of the session.
 type seen struct {
@@ -65,12 +68,7 @@ func (s *seen) server() (found []Finding) {
 }
 
 func (i *seenIndex) mentions(column string) bool {
-	for _, name := range i.Columns {
-		if name == column {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(i.Columns, column)
 }
 
 // covers reports whether the index has all these columns.

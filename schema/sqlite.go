@@ -18,7 +18,7 @@ const sqliteSQL = `select json_object(
 'indexes', json((select json_group_array(json_object('name', '"' || replace(l.name, '"', '""') || '"',
 	'unique', json(iif(l."unique", 'true', 'false')), 'valid', json('true'), 'partial', json(iif(l.partial, 'true', 'false')),
 	'folds', json(iif(exists (select 1 from pragma_index_xinfo(l.name) x where x.key and x.coll <> 'BINARY'), 'true', 'false')),
-	'columns', json((select json_group_array(coalesce(i.name, '')) from (select * from pragma_index_xinfo(l.name) order by seqno) i where i.key))))
+	'columns', json((select json_group_array(coalesce(i.name, '')) from (select name, key from pragma_index_xinfo(l.name) order by seqno) i where i.key))))
 	from pragma_index_list(?1) l)),
 'row_number', (select name from pragma_table_xinfo(?1) where pk and type = 'INTEGER' collate nocase
 	and not exists (select 1 from pragma_index_list(?1) where origin = 'pk')))`

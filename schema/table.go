@@ -2,6 +2,7 @@ package schema
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -102,23 +103,11 @@ func (t *table) index(unique bool, columns []string, sql string) {
 
 // inKey reports whether the column tells rows apart.
 func (t *table) inKey(column string) bool {
-	for _, key := range t.keys {
-		for _, name := range key {
-			if name == column {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.keys, func(key []string) bool { return slices.Contains(key, column) })
 }
 
-func (t *table) has(column string) bool {
-	for _, c := range t.columns {
-		if c.name == column {
-			return true
-		}
-	}
-	return false
+func (t *table) has(name string) bool {
+	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name })
 }
 
 func withoutComments(sql string) string {
