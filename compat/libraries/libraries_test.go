@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
+	"github.com/einmal-go/einmal/compat/libraries/queries"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
@@ -51,6 +54,10 @@ func withGORM(ctx context.Context, tx *sql.Tx, order order) error {
 	return g.WithContext(ctx).Create(&charge{OrderID: order.ID, Cents: order.Cents}).Error
 }
 
+func withSqlc(ctx context.Context, tx *sql.Tx, order order) error {
+	return queries.New(tx).InsertCharge(ctx, queries.InsertChargeParams{OrderID: order.ID, Cents: order.Cents})
+}
+
 // withEnt uses the driver that a generated client is given: ent.NewClient(ent.Driver(driver)).
 func withEnt(ctx context.Context, tx *sql.Tx, order order) error {
 	driver := entsql.NewDriver(entdialect.Postgres, entsql.Conn{ExecQuerier: tx})
@@ -61,7 +68,7 @@ func withEnt(ctx context.Context, tx *sql.Tx, order order) error {
 // A library that works in the store's transaction leaves nothing behind if that is rolled back, and takes effect once if not.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(context.Context, *sql.Tx, order) error{"sqlx": withSqlx, "GORM": withGORM, "ent": withEnt} {
+	for name, write := range map[string]func(context.Context, *sql.Tx, order) error{"sqlc": withSqlc, "sqlx": withSqlx, "GORM": withGORM, "ent": withEnt} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, err := sql.Open("pgx", serverstest.DatabaseURL(t))
