@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,6 +167,8 @@ func TestNobodyWaitsForADrop(t *testing.T) {
 	db.addPartition("mine", today().Add(-9*day))
 	j := db.newJanitor(keepThree)
 	entered, leave := make(chan struct{}), make(chan struct{})
+	leaving := sync.OnceFunc(func() { close(leave) })
+	defer leaving()
 	held := make(chan error, 1)
 	db.addPartition("current", today())
 	go func() {
@@ -194,7 +197,7 @@ func TestNobodyWaitsForADrop(t *testing.T) {
 	if r := sweep(t, db.newJanitor(keepThree)); !r.Busy {
 		t.Errorf("another janitor: %+v, want Busy", r)
 	}
-	close(leave)
+	leaving()
 	if err := errors.Join(<-held, <-swept); err != nil {
 		t.Error(err)
 	}
