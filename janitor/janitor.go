@@ -69,8 +69,8 @@ func (j *Janitor) Run(ctx context.Context) error {
 		} else {
 			delay = jitter(backoff(failures))
 		}
-		if sleep(ctx, delay) != nil {
-			return nil
+		if stopped := sleep(ctx, delay); stopped != nil {
+			return nil //nolint:nilerr // a failure does not end it, and the context's end is none
 		}
 	}
 }

@@ -33,8 +33,9 @@ type keeper struct {
 // others waiting; cut short, it is finished by the next sweep.
 const maintenanceTimeout = 2 * time.Minute
 
-// holdTimeout frees the lock of a janitor that is frozen. Without the lock, two of them would get in each other's way, no more.
-const holdTimeout = 10 * time.Minute
+// holdSQL frees the lock of a janitor that is frozen: without the lock, two of them would get in each other's way, no more. It has no
+// parameters, so it closes what the statement before it left open: a portal, with a snapshot for which FINALIZE would wait.
+const holdSQL = "set local idle_in_transaction_session_timeout = '10min'"
 
 // sweepPartitions holds the lock in a transaction of a connection of its own, because DETACH CONCURRENTLY cannot be in one.
 func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error {
@@ -51,7 +52,7 @@ func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, "select set_config('idle_in_transaction_session_timeout', '"+milliseconds(holdTimeout)+"', true)"); err != nil {
+	if _, err := tx.ExecContext(ctx, holdSQL); err != nil {
 		return explain(t, "lock", err)
 	}
 	conn, err := db.Conn(ctx)

@@ -46,6 +46,7 @@ func TestABatchReadsTheIndexAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer rows.Close()
 		var plan []string
 		for rows.Next() {
 			var line string

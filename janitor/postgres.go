@@ -50,7 +50,7 @@ func (p postgres) batch(ctx context.Context, conn *sql.Conn, t *Table, from stri
 	if t.Where != "" {
 		condition = " and (" + t.Where + ")"
 	}
-	text := fmt.Sprintf(deleteSQL, t.sql(), quote(t.Column), condition)
+	text := fmt.Sprintf(deleteSQL, t.sql(), quote(t.Column), condition) //nolint:gosec // names are quoted, the condition is code
 	var found int64
 	if err := tx.QueryRowContext(ctx, text, t.age().Microseconds(), from, p.size).Scan(&found, &b.deleted, &b.upTo); err != nil {
 		return b, explain(t, "delete", err)

@@ -65,7 +65,7 @@ func TestSweepSkipsWhatIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.Background())
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	if _, err := tx.Exec(t.Context(), "update processed_event set duplicates = duplicates + 1 where event_id = 'held'"); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestSweepDoesNotQueueForTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.Background())
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	if _, err := tx.Exec(t.Context(), "lock table processed_event in access exclusive mode"); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (s sqlite) batch(ctx context.Context, conn *sql.Conn, t *Table, from string
 		condition = " and (" + t.Where + ")"
 	}
 	old := fmt.Sprintf(oldSQL, key, t.sql(), quote(t.Column), condition)
-	text := fmt.Sprintf("delete from %s where (%s) in (%s) returning %s", t.sql(), key, old, quote(t.Column))
+	text := fmt.Sprintf("delete from %s where (%s) in (%s) returning %s", t.sql(), key, old, quote(t.Column)) //nolint:gosec // names are quoted, the condition is code
 	rows, err := conn.QueryContext(ctx, text, fmt.Sprintf("-%.3f seconds", t.age().Seconds()), from, s.size)
 	if err != nil {
 		return b, explain(t, "delete", err)
