@@ -172,6 +172,9 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CommitTimeout)
 	defer cancel()
 	err := tx.Commit(ctx)
+	if err == nil {
+		err = watched(tx.Conn())
+	}
 	switch {
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return s.sql.Swallowed(err)

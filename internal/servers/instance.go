@@ -51,7 +51,8 @@ func NewInstance(ctx context.Context, settings ...string) (*Instance, error) {
 	if err != nil {
 		return nil, joinClose(err, i.Close)
 	}
-	i.Origin = strings.TrimPrefix(strings.TrimSpace(string(version)), "postgres ") + " " + origin
+	name, _, _ := strings.Cut(strings.TrimPrefix(string(version), "postgres (PostgreSQL) "), " ")
+	i.Origin = "PostgreSQL " + strings.TrimSpace(name) + " " + origin
 	return i, nil
 }
 
@@ -115,7 +116,9 @@ func (i *Instance) cloneOf(ctx context.Context, primary *Instance, address strin
 }
 
 // URL connects to the database postgres as the superuser, whether the instance runs or not. It carries the password.
-func (i *Instance) URL() string { return postgresURL("postgres", i.cluster.password, i.port, "postgres") }
+func (i *Instance) URL() string {
+	return postgresURL("postgres", i.cluster.password, i.port, "postgres")
+}
 
 // Addr is host:port.
 func (i *Instance) Addr() string { return "127.0.0.1:" + i.port }

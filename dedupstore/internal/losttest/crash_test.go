@@ -19,7 +19,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		server.KillPostmaster,
 		func() error { server.Stop(servers.Fast); return nil },
 	}
-	start(loads)
+	start(t, loads)
 	for i := range *crashes {
 		each(t, loads, "events are acknowledged", more(loads, 40, acked))
 		noticed := more(loads, workers, failed)

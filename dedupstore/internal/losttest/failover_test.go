@@ -34,7 +34,9 @@ func newPair(t testing.TB) *pair {
 }
 
 // hosts is the URL of both.
-func (p *pair) hosts() string { return p.primary.Before(p.replica) + "&target_session_attrs=read-write" }
+func (p *pair) hosts() string {
+	return p.primary.Before(p.replica) + "&target_session_attrs=read-write"
+}
 
 // await asks the primary until it says yes.
 func (p *pair) await(what, question string, args ...any) {
@@ -80,7 +82,7 @@ func TestFailsOver(t *testing.T) {
 			for range *failovers {
 				p := newPair(t)
 				loads := newLoads(t, p.primary, p.hosts())
-				start(loads)
+				start(t, loads)
 				each(t, loads, "events are acknowledged", more(loads, 40, acked))
 				before(p, loads)
 				p.failOver()

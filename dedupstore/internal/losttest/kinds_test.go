@@ -29,10 +29,12 @@ type kind struct {
 	open func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store
 	// looks: after the function, a round trip asks the server how the transaction is.
 	looks bool
+	// watches: it sees the warning that COMMIT was cancelled while it waited for a replica.
+	watches bool
 }
 
 var kinds = []kind{
-	{name: "pgxstore", open: openPgx},
+	{name: "pgxstore", watches: true, open: openPgx},
 	{name: "sqlstore, pgx", looks: true, open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
 		return onSQL(sqlstore.New(withPgx(t, url, pgx.QueryExecModeCacheStatement, poolSize), schema.Postgres, &cfg), sqlOf)
 	}},
@@ -86,6 +88,7 @@ func openPgx(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store
 	conf, err := pgxpool.ParseConfig(url)
 	must(t, err)
 	conf.MaxConns = int32(poolSize) //nolint:gosec // small
+	pgxstore.WatchCommits(conf.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(context.Background(), conf)
 	must(t, err)
 	t.Cleanup(pool.Close)

@@ -25,6 +25,7 @@ type load struct {
 	store  *store
 	t      testing.TB
 
+	ctx           context.Context // ends with the test
 	issued, acked atomic.Int64
 	errors        [dedupstore.Permanent + 1]atomic.Int64 // by class
 	stopping      atomic.Bool
@@ -34,12 +35,16 @@ type load struct {
 // newLoads makes one load of each kind, in schemas of the instance. They use the URL.
 func newLoads(t testing.TB, i *servers.Instance, hosts string) (loads []*load) {
 	t.Helper()
+	return newLoadsWith(t, i, hosts, sqlstore.Config{LockTimeout: 300 * time.Millisecond, CommitTimeout: 400 * time.Millisecond})
+}
+
+func newLoadsWith(t testing.TB, i *servers.Instance, hosts string, cfg sqlstore.Config) (loads []*load) {
+	t.Helper()
 	for _, k := range kinds {
 		schema, err := (&servers.Database{URL: i.URL()}).NewSchema(t.Context(), k.name)
 		must(t, err)
 		pgtest.OpenAt(t, schema.URL, pgtest.Plain)
 		l := &load{kind: k, schema: schema.Name, t: t}
-		cfg := sqlstore.Config{LockTimeout: 300 * time.Millisecond, CommitTimeout: 400 * time.Millisecond}
 		l.store = k.open(t, l.in(hosts), workers+1, cfg)
 		must(t, l.store.check(t.Context()))
 		loads = append(loads, l)
@@ -56,12 +61,22 @@ func inSchema(t testing.TB, hosts, schema string) string {
 	must(t, err)
 	q := u.Query()
 	q.Set("search_path", schema)
+	q.Set("application_name", schema)
 	u.RawQuery = q.Encode()
 	return u.String()
 }
 
-func start(loads []*load) {
+func start(t testing.TB, loads []*load) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() { // of a test that failed
+		cancel()
+		for _, l := range loads {
+			l.done.Wait()
+		}
+	})
 	for _, l := range loads {
+		l.ctx = ctx
 		for range workers {
 			l.done.Go(l.work)
 		}
@@ -86,7 +101,7 @@ func stop(t testing.TB, loads []*load) {
 }
 
 func (l *load) work() {
-	for !l.stopping.Load() {
+	for !l.stopping.Load() && l.ctx.Err() == nil {
 		n := l.issued.Add(1)
 		event := fmt.Sprintf("event-%d", n)
 		l.deliver(event)
@@ -101,7 +116,7 @@ func (l *load) work() {
 func (l *load) deliver(event string) (ran bool) {
 	for {
 		ran, err := l.attempt(event)
-		if err == nil {
+		if err == nil || l.ctx.Err() != nil {
 			return ran
 		}
 		class := dedupstore.ClassOf(err)
@@ -114,7 +129,7 @@ func (l *load) deliver(event string) (ran bool) {
 }
 
 func (l *load) attempt(event string) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
 	return l.store.once(ctx, dedupstore.Key{Consumer: "lost", Event: event}, writing(event))
 }
