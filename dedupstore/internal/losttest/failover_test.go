@@ -12,16 +12,16 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// pair is a primary whose commits wait for its replica, and what lies between them.
+// pair is a primary whose commits wait for its replica, unless its settings say otherwise, and what lies between them.
 type pair struct {
 	t                testing.TB
 	primary, replica *servers.Instance
 	link             *faultproxy.Proxy
 }
 
-func newPair(t testing.TB) *pair {
+func newPair(t testing.TB, settings ...string) *pair {
 	t.Helper()
-	p := &pair{t: t, primary: serverstest.Instance(t, "synchronous_standby_names=replica")}
+	p := &pair{t: t, primary: serverstest.Instance(t, append([]string{"synchronous_standby_names=replica"}, settings...)...)}
 	var err error
 	p.link, err = faultproxy.Listen(t.Context(), p.primary.Addr())
 	must(t, err)
@@ -29,7 +29,8 @@ func newPair(t testing.TB) *pair {
 	p.replica = serverstest.Replica(t, p.primary, p.link.Addr)
 	must(t, p.primary.Start(t.Context()))
 	must(t, p.replica.Start(t.Context()))
-	p.await("the replica follows", "select exists (select from pg_stat_replication where sync_state = 'sync')")
+	p.await("the replica follows", `select exists (select from pg_stat_replication where state = 'streaming'
+		and (sync_state = 'sync' or current_setting('synchronous_standby_names') = ''))`)
 	return p
 }
 
