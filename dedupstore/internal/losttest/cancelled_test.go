@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/dedupstore"
-	"github.com/einmal-go/einmal/dedupstore/internal/pgtest"
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
 	"github.com/einmal-go/einmal/internal/servers"
 )
@@ -72,7 +71,7 @@ func (c cancelled) cancel(t *testing.T, primary *servers.Instance) {
 		ran, err := patient.once(context.Background(), c.key(), writing("effect"))
 		delivered <- answer{ran, err}
 	}()
-	pgtest.Eventually(t, "COMMIT waits, and is cancelled", func() bool {
+	eventually(t, "COMMIT waits, and is cancelled", func() bool {
 		return ask[int](t, primary, "select count("+c.how+"(pid)) "+waiting+" and application_name = $1", c.schema) == 1
 	})
 	got := <-delivered
@@ -102,7 +101,7 @@ func (c cancelled) settle(t *testing.T, primary *servers.Instance) {
 	want := 0
 	if !c.lost() {
 		want = 1
-		pgtest.Eventually(t, "the store finds the new primary", func() bool {
+		eventually(t, "the store finds the new primary", func() bool {
 			ran, err := c.store.once(t.Context(), c.key(), writing("effect"))
 			if err == nil && !ran {
 				t.Error("it was skipped")

@@ -20,7 +20,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		func() error { server.Stop(servers.Fast); return nil },
 	}
 	start(t, loads)
-	for i := range *crashes {
+	for i := range times(t, *crashes, "EINMAL_LOST_CRASHES", "4") {
 		each(t, loads, "events are acknowledged", more(loads, 40, acked))
 		noticed := more(loads, workers, failed)
 		must(t, ends[i%len(ends)]())

@@ -227,7 +227,7 @@ func (c cutCase) fallSilent(t *testing.T, k kind, db *pgtest.Database) {
 	}
 	<-struck
 
-	pgtest.Eventually(t, "the event is acknowledged", func() bool {
+	eventually(t, "the event is acknowledged", func() bool {
 		ran, err = s.once(t.Context(), key, writing(key.Event))
 		if err != nil && dedupstore.ClassOf(err) != dedupstore.Transient {
 			t.Fatalf("a redelivery: %v error %v, want it to wait for the lock, or to succeed", dedupstore.ClassOf(err), err)

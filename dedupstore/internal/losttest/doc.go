@@ -6,5 +6,6 @@
 // The servers that are killed are the tests' own, with fsync. The tests are skipped where a machine cannot run such a server,
 // unless EINMAL_REQUIRE_INSTANCE is 1.
 //
-// go test -run 'Killed|FailsOver' -timeout 1h ./dedupstore/internal/losttest -lost.crashes=100 -lost.failovers=20 is the long form.
+// go test -run 'Killed|FailsOver' -timeout 1h ./dedupstore/internal/losttest -lost.crashes=100 -lost.failovers=20 is the long form, for which
+// EINMAL_LOST_CRASHES and EINMAL_LOST_FAILOVERS stand too.
 package losttest

@@ -75,7 +75,7 @@ func replays(t *testing.T, primary *servers.Instance, hosts string, moment func(
 	server := lose()
 	count(server, events)
 	for _, l := range loads { // the pools find the server
-		pgtest.Eventually(t, "the store answers", func() bool { return l.store.check(t.Context()) == nil })
+		eventually(t, "the store answers", func() bool { return l.store.check(t.Context()) == nil })
 	}
 	deliver("before", false)
 	deliver("after", true)

@@ -163,10 +163,7 @@ func (l *load) classes() (text string) {
 func each(t testing.TB, loads []*load, what string, condition func(l *load) bool) {
 	t.Helper()
 	for _, l := range loads {
-		pgtest.Eventually(t, l.kind.name+": "+what, func() bool {
-			time.Sleep(5 * time.Millisecond) // for those who have to work
-			return condition(l)
-		})
+		eventually(t, l.kind.name+": "+what, func() bool { return condition(l) })
 	}
 }
 
