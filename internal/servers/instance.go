@@ -217,6 +217,6 @@ func (i *Instance) freeMemory() {
 		return
 	}
 	if ids := strings.Fields(lines[6]); len(ids) == 2 {
-		_ = exec.Command("ipcrm", "-m", ids[1]).Run()
+		_ = exec.CommandContext(context.Background(), "ipcrm", "-m", ids[1]).Run()
 	}
 }

@@ -40,6 +40,8 @@ func (c cancelled) lost() bool { return c.acknowledged() || c.skipped }
 // What the upsert is for: a redelivery waits for the replica as its first delivery did. DO NOTHING takes the row for done that the
 // replica does not have. And an administrator who has the server answer that a commit is done, which only a store that watches the
 // warnings can know better.
+//
+//nolint:tparallel // the second group looks at what has become of the first
 func TestCommitCancelledWhileItWaits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -50,13 +52,21 @@ func TestCommitCancelledWhileItWaits(t *testing.T) {
 		}
 	}
 	p.sever()
-	for _, c := range all {
-		t.Run(c.name+"/"+c.kind.name, func(t *testing.T) { c.cancel(t, p.primary) })
-	}
+	cancelledEach(t, "before the failover", all, func(t *testing.T, c cancelled) { c.cancel(t, p.primary) })
 	p.failOver()
-	for _, c := range all {
-		t.Run(c.name+"/"+c.kind.name+"/after the failover", func(t *testing.T) { c.settle(t, p.replica) })
-	}
+	cancelledEach(t, "after the failover", all, func(t *testing.T, c cancelled) { c.settle(t, p.replica) })
+}
+
+// cancelledEach returns when f has, for all cases.
+func cancelledEach(t *testing.T, when string, all []cancelled, f func(t *testing.T, c cancelled)) {
+	t.Run(when, func(t *testing.T) {
+		for _, c := range all {
+			t.Run(c.name+"/"+c.kind.name, func(t *testing.T) {
+				t.Parallel()
+				f(t, c)
+			})
+		}
+	})
 }
 
 // cancel delivers, cancels the COMMIT, and delivers again.

@@ -19,7 +19,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		server.KillPostmaster,
 		func() error { server.Stop(servers.Fast); return nil },
 	}
-	start(t, loads)
+	start(loads)
 	for i := range times(t, *crashes, "EINMAL_LOST_CRASHES", "4") {
 		each(t, loads, "events are acknowledged", more(loads, 40, acked))
 		noticed := more(loads, workers, failed)

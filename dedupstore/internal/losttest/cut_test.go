@@ -163,18 +163,30 @@ func fill(t *testing.T, s *store, n int, name string) {
 	var all, done sync.WaitGroup
 	all.Add(n)
 	for i := range n {
+		key := dedupstore.Key{Consumer: "lost", Event: fmt.Sprint(name, i)}
+		there := sync.OnceFunc(all.Done)
 		done.Go(func() {
-			ran, err := s.once(t.Context(), dedupstore.Key{Consumer: "lost", Event: fmt.Sprint(name, i)}, func(ctx context.Context, exec exec) error {
-				all.Done()
-				all.Wait()
-				return exec(ctx, insertEffect, name)
+			defer there() // if it never was
+			eventually(t, "a connection can be used", func() bool {
+				_, err := s.once(t.Context(), key, func(ctx context.Context, exec exec) error {
+					there()
+					all.Wait()
+					return exec(ctx, insertEffect, name)
+				})
+				if err != nil && !passing(err) {
+					t.Error("the pool is not as it was:", err)
+				}
+				return err == nil || t.Failed()
 			})
-			if err != nil || !ran {
-				t.Errorf("the pool is not as it was: %v, %v", ran, err)
-			}
 		})
 	}
 	done.Wait()
+}
+
+// passing reports whether an error may come of a machine that has much to do: time-outs are short in these tests.
+func passing(err error) bool {
+	class := dedupstore.ClassOf(err)
+	return class == dedupstore.Unavailable || class == dedupstore.OutcomeUnknown || class == dedupstore.Transient
 }
 
 func wantOnce(t *testing.T, db *pgtest.Database, event string) {

@@ -39,9 +39,9 @@ func (p *pair) hosts() string {
 }
 
 // await asks the primary until it says yes.
-func (p *pair) await(what, question string, args ...any) {
+func (p *pair) await(what, question string) {
 	p.t.Helper()
-	eventually(p.t, what, func() bool { return ask[bool](p.t, p.primary, question, args...) })
+	eventually(p.t, what, func() bool { return ask[bool](p.t, p.primary, question) })
 }
 
 // ask returns the only value that a query selects.
@@ -82,7 +82,7 @@ func TestFailsOver(t *testing.T) {
 			for range times(t, *failovers, "EINMAL_LOST_FAILOVERS", "1") {
 				p := newPair(t)
 				loads := newLoads(t, p.primary, p.hosts())
-				start(t, loads)
+				start(loads)
 				each(t, loads, "events are acknowledged", more(loads, 40, acked))
 				before(p, loads)
 				p.failOver()

@@ -87,7 +87,7 @@ func openPgx(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store
 	t.Helper()
 	conf, err := pgxpool.ParseConfig(url)
 	must(t, err)
-	conf.MaxConns = int32(poolSize) //nolint:gosec // small
+	conf.MaxConns = int32(poolSize)
 	pgxstore.WatchCommits(conf.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(context.Background(), conf)
 	must(t, err)

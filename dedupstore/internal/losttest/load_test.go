@@ -44,12 +44,22 @@ func newLoadsWith(t testing.TB, i *servers.Instance, hosts string, cfg sqlstore.
 		schema, err := (&servers.Database{URL: i.URL()}).NewSchema(t.Context(), k.name)
 		must(t, err)
 		pgtest.OpenAt(t, schema.URL, pgtest.Plain)
-		l := &load{kind: k, schema: schema.Name, t: t}
-		l.store = k.open(t, l.in(hosts), workers+1, cfg)
-		must(t, l.store.check(t.Context()))
-		loads = append(loads, l)
+		loads = append(loads, newLoad(t, k, schema.Name, hosts, cfg))
 	}
 	return loads
+}
+
+func newLoad(t testing.TB, k kind, schema, hosts string, cfg sqlstore.Config) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{kind: k, schema: schema, t: t, ctx: ctx}
+	l.store = k.open(t, l.in(hosts), workers+1, cfg)
+	t.Cleanup(func() { // a test that failed has not stopped it
+		cancel()
+		l.done.Wait()
+	})
+	must(t, l.store.check(t.Context()))
+	return l
 }
 
 // in is the URL with the load's schema.
@@ -66,17 +76,8 @@ func inSchema(t testing.TB, hosts, schema string) string {
 	return u.String()
 }
 
-func start(t testing.TB, loads []*load) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() { // of a test that failed
-		cancel()
-		for _, l := range loads {
-			l.done.Wait()
-		}
-	})
+func start(loads []*load) {
 	for _, l := range loads {
-		l.ctx = ctx
 		for range workers {
 			l.done.Go(l.work)
 		}
@@ -121,7 +122,7 @@ func (l *load) deliver(event string) (ran bool) {
 		}
 		class := dedupstore.ClassOf(err)
 		l.errors[class].Add(1)
-		if class != dedupstore.Unavailable && class != dedupstore.OutcomeUnknown && class != dedupstore.Transient {
+		if !passing(err) {
 			l.t.Errorf("%s: %v error: %v", l.kind.name, class, err)
 		}
 		time.Sleep(20 * time.Millisecond) // the backoff of a consumer that is in a hurry
