@@ -104,13 +104,13 @@ const waiting = "from pg_stat_activity where wait_event = 'SyncRep'"
 func cancelledWaits(p *pair, loads []*load) {
 	p.t.Helper()
 	p.sever()
-	each(p.t, loads, "all workers wait", more(loads, 2*workers, failed)) // what the replica had acknowledged is counted by now
+	each(p.t, loads, "all workers wait", more(loads, workers, failed)) // what the replica had acknowledged is counted by now
 	settled := map[*load]int64{}
 	for _, l := range loads {
 		settled[l] = acked(l)
 	}
 	p.await("commits wait, and are cancelled", "select count(pg_terminate_backend(pid)) > 0 "+waiting)
-	each(p.t, loads, "deliveries fail", more(loads, 2*workers, failed))
+	each(p.t, loads, "deliveries fail", more(loads, workers, failed))
 	each(p.t, loads, "effects are visible that are not acknowledged", func(l *load) bool {
 		return ask[int64](p.t, p.primary, "select count(*) from "+l.schema+".effect") > acked(l)
 	})

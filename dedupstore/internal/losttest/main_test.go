@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -16,7 +17,21 @@ var (
 	failovers = flag.Int("lost.failovers", 0, "how often each case of TestFailsOver runs (default: EINMAL_LOST_FAILOVERS, or 1)")
 )
 
-func TestMain(m *testing.M) { serverstest.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	moreAtOnce()
+	serverstest.Main(m)
+}
+
+// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for time-outs.
+func moreAtOnce() {
+	const parallel = "test.parallel"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
+	if !given {
+		_ = flag.Set(parallel, strconv.Itoa(4*runtime.GOMAXPROCS(0)))
+	}
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()
