@@ -50,8 +50,10 @@ var table = map[string]allowed{
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
-	"dedupstore/internal/faultconn": {},
-	"dedupstore/internal/pgtest":    {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
+	"dedupstore/internal/faultconn":  {},
+	"dedupstore/internal/faultproxy": {},
+	"dedupstore/internal/losttest":   {},
+	"dedupstore/internal/pgtest":     {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
 	"dedupstore/internal/sqltest": {
 		module: []string{"dedupstore", "dedupstore/internal/faultconn", "dedupstore/internal/pgtest", "dedupstore/sqlstore", "dedupstore/storetest", "schema"},
 		others: []string{pgx, bun, "modernc.org/sqlite"},
