@@ -52,7 +52,7 @@ type dedupBench struct {
 // dedup measures the full chain beside the plain loop, on each number of partitions.
 func dedup(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("dedup", flag.ContinueOnError)
-	messages := fs.Int("messages", 5000, "messages per partition and round")
+	messages := fs.Int("messages", 20_000, "messages per partition and round")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
 	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
@@ -174,7 +174,7 @@ func makeTables(ctx context.Context, pool *pgxpool.Pool) error {
 		_, err := pool.Exec(ctx, sql)
 		return err
 	}
-	return errors.Join(schema.Postgres.Apply(ctx, exec, nil), exec(ctx, effectTable))
+	return errors.Join(schema.Postgres.Apply(ctx, exec, nil, schema.Dedup), exec(ctx, effectTable))
 }
 
 func checkEffects(ctx context.Context, pool *pgxpool.Pool, messages int) error {
