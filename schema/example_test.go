@@ -12,4 +12,6 @@ func ExampleDialect_Files() {
 	}
 	// Output:
 	// 001_processed_event.sql
+	// 002_dead_message.sql
+	// 003_started_message.sql
 }
