@@ -152,7 +152,7 @@ func TestMissingTable(t *testing.T) {
 	cfg.Topics["missing"] = consumer.Topic{Handler: h}
 
 	err := startError(t, cfg, 5*time.Second)
-	sql := schema.Postgres.SQL(&schema.Config{ProcessedEvent: "processed_event"})
+	sql := schema.Postgres.SQL(&schema.Config{Tables: map[string]string{"processed_event": "processed_event"}}, schema.Dedup)
 	says(t, err, `topics that do not exist: "missing"`, `topic "`+topic+`": `, `table "processed_event"`, "does not exist; run:\n"+sql)
 
 	if _, err := pool.Exec(t.Context(), sql); err != nil {
@@ -199,7 +199,7 @@ func TestDatabaseThatStartsLater(t *testing.T) {
 		t.Errorf("phase %s, want starting", p)
 	}
 	up.Store(true)
-	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil)); err != nil {
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Dedup)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the message is handled", func() bool { return s.len() == 1 })

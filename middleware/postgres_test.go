@@ -29,7 +29,7 @@ func TestAttemptsOnPostgreSQL(t *testing.T) {
 		_, err := pool.Exec(ctx, sql)
 		return err
 	}
-	if err := errors.Join(schema.Postgres.Apply(t.Context(), exec, nil), exec(t.Context(), "create table charge (event text, cents int)")); err != nil {
+	if err := errors.Join(schema.Postgres.Apply(t.Context(), exec, nil, schema.Dedup), exec(t.Context(), "create table charge (event text, cents int)")); err != nil {
 		t.Fatal(err)
 	}
 	type order struct{ Cents int }

@@ -7,7 +7,7 @@ import (
 )
 
 func ExampleDialect_Files() {
-	for _, file := range schema.Postgres.Files() {
+	for _, file := range schema.Postgres.Files(schema.Dedup) {
 		fmt.Println(file.Name)
 	}
 	// Output:

@@ -9,9 +9,10 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 //go:embed postgres/*.sql sqlite/*.sql
@@ -26,10 +27,20 @@ const (
 	SQLite   Dialect = "sqlite"   // SQLite from 3.38 on
 )
 
+// Component is a part of einmal that has tables of its own, for those who use it. The first line of each file names its
+// component.
+type Component string
+
+// The components.
+const (
+	Dedup Component = "dedup" // the dedup stores: processed_event
+)
+
 // File is one SQL file: one or more statements that do nothing where they have been run before.
 type File struct {
-	Name string // "001_processed_event.sql"; the order of the names is the order to run them in
-	SQL  string
+	Name      string // "001_processed_event.sql"; the order of the names is the order to run them in
+	SQL       string
+	Component Component
 }
 
 // Config changes where the tables stand. A nil Config is the zero Config. Names are spelled as in the catalogue, without quotes.
@@ -38,13 +49,47 @@ type Config struct {
 	// has no schemas: there it is ignored.
 	Schema string
 
-	// ProcessedEvent is the name of the table processed_event. Its constraint and its index begin with it.
-	ProcessedEvent string
+	// Tables gives other names to tables, by the names in the files: {"processed_event": "seen"}. A table's constraints and
+	// indexes begin with its name.
+	Tables map[string]string
 }
 
-// Files returns the files in the order to run them in, with table names as they are in the repository, unqualified. It
-// panics for a Dialect that is not one of this package's constants.
-func (d Dialect) Files() []File {
+// Components returns those that have files for d, in the order of their files.
+func (d Dialect) Components() []Component {
+	var list []Component
+	for _, file := range d.all() {
+		if !slices.Contains(list, file.Component) {
+			list = append(list, file.Component)
+		}
+	}
+	return list
+}
+
+// Files returns the files of the components, or of all if none is named, in the order to run them in. Table names are as they
+// are in the repository, unqualified. It panics for a Dialect, or a Component of it, that there is not.
+func (d Dialect) Files(components ...Component) []File {
+	list, err := d.files(components)
+	if err != nil {
+		panic(err)
+	}
+	return list
+}
+
+func (d Dialect) files(components []Component) ([]File, error) {
+	list := d.all()
+	if len(components) == 0 {
+		return list, nil
+	}
+	known := d.Components()
+	for _, component := range components {
+		if !slices.Contains(known, component) {
+			return nil, fmt.Errorf("schema: no files of the component %q for the dialect %q: it has %q", component, d, known)
+		}
+	}
+	return slices.DeleteFunc(list, func(f File) bool { return !slices.Contains(components, f.Component) }), nil
+}
+
+func (d Dialect) all() []File {
 	entries, err := fs.ReadDir(files, string(d))
 	if err != nil {
 		panic(fmt.Sprintf("schema: no files for the dialect %q", string(d)))
@@ -55,33 +100,51 @@ func (d Dialect) Files() []File {
 		if err != nil {
 			panic(err) // an embedded file can be read
 		}
-		list = append(list, File{entry.Name(), string(sql)})
+		list = append(list, File{entry.Name(), string(sql), componentOf(string(sql))})
 	}
 	return list
 }
 
-// SQL returns all files as one text to run.
-func (d Dialect) SQL(cfg *Config) string {
+var firstLine = regexp.MustCompile(`\A-- (\w+): `)
+
+func componentOf(sql string) Component {
+	if m := firstLine.FindStringSubmatch(sql); m != nil {
+		return Component(m[1])
+	}
+	return ""
+}
+
+// SQL returns the files of the components, or of all if none is named, as one text to run. It panics for a Dialect, a Component of
+// it, or a table in cfg that there is not.
+func (d Dialect) SQL(cfg *Config, components ...Component) string {
+	named, err := d.named(cfg, components)
+	if err != nil {
+		panic(err)
+	}
 	var texts []string
-	for _, file := range d.Files() {
-		texts = append(texts, "-- "+file.Name+"\n"+d.named(file.SQL, cfg))
+	for _, file := range named {
+		texts = append(texts, "-- "+file.Name+"\n"+file.SQL)
 	}
 	return strings.Join(texts, "\n")
 }
 
-// Apply runs all files, one call of exec for each. Running them again is harmless, and so are several Apply at once: each
-// waits for the other. exec must take a text of several statements, and run it in one transaction in PostgreSQL, as that does with
-// a text that has no parameters:
+// Apply runs the files of the components, or of all if none is named, one call of exec for each. Running them again is harmless,
+// and so are several Apply at once: each waits for the other. exec must take a text of several statements, and run it in one
+// transaction in PostgreSQL, as that does with a text that has no parameters:
 //
 //	err := schema.Postgres.Apply(ctx, func(ctx context.Context, sql string) error {
 //		_, err := pool.Exec(ctx, sql)
 //		return err
-//	}, nil)
+//	}, nil, schema.Dedup)
 //
-// The error is that of exec, with the name of the file.
-func (d Dialect) Apply(ctx context.Context, exec func(ctx context.Context, sql string) error, cfg *Config) error {
-	for _, file := range d.Files() {
-		if err := exec(ctx, oneAtATime[d]+d.named(file.SQL, cfg)); err != nil {
+// The error is that of exec, with the name of the file, or says which component or table of cfg there is not.
+func (d Dialect) Apply(ctx context.Context, exec func(ctx context.Context, sql string) error, cfg *Config, components ...Component) error {
+	named, err := d.named(cfg, components)
+	if err != nil {
+		return err
+	}
+	for _, file := range named {
+		if err := exec(ctx, oneAtATime[d]+file.SQL); err != nil {
 			return fmt.Errorf("schema: %s: %w", file.Name, err)
 		}
 	}
@@ -94,38 +157,23 @@ var oneAtATime = map[Dialect]string{
 	Postgres: "select pg_advisory_xact_lock(hashtext('einmal'), hashtext('schema'));\n",
 }
 
-// tableName finds the places in our own files at which a table is named.
-var tableName = regexp.MustCompile(`(?m)^(create table if not exists |create index if not exists \w+ on )(\w+)`)
-
-// named puts the names of cfg into a file. Setting the search_path for the schema instead would outlive the text, in a pooled
-// connection or in the caller's transaction.
-func (d Dialect) named(sql string, cfg *Config) string {
-	if cfg == nil {
-		return sql
+// named returns the files with the names of cfg.
+func (d Dialect) named(cfg *Config, components []Component) ([]File, error) {
+	list, err := d.files(components)
+	if err != nil || cfg == nil {
+		return list, err
 	}
-	if cfg.Schema != "" && d == Postgres {
-		sql = tableName.ReplaceAllString(sql, "${1}"+strings.ReplaceAll(quote(cfg.Schema), "$", "$$")+".${2}")
+	names := namer{tables: tablesOf(d.all()), other: cfg.Tables}
+	if d != SQLite {
+		names.schema = cfg.Schema
 	}
-	if cfg.ProcessedEvent == "" {
-		return sql
+	for _, table := range slices.Sorted(maps.Keys(cfg.Tables)) {
+		if !slices.Contains(names.tables, table) {
+			return nil, fmt.Errorf("schema: no table %q in Config.Tables: the dialect %q has %q", table, d, names.tables)
+		}
 	}
-	return processedEvent.ReplaceAllStringFunc(sql, func(name string) string {
-		return quote(suffixed(cfg.ProcessedEvent, strings.TrimPrefix(name, "processed_event")))
-	})
+	for i := range list {
+		list[i].SQL = names.in(list[i].SQL)
+	}
+	return list, nil
 }
-
-// processedEvent finds the table's name, and those of its constraint and index.
-var processedEvent = regexp.MustCompile(`\bprocessed_event(_\w+)?\b`)
-
-// suffixed is a name with a suffix, within the 63 bytes after which PostgreSQL would cut the suffix off.
-func suffixed(name, suffix string) string {
-	const most = 63
-	for len(name)+len(suffix) > most && name != "" {
-		_, size := utf8.DecodeLastRuneInString(name)
-		name = name[:len(name)-size]
-	}
-	return name + suffix
-}
-
-// quote makes an identifier of a name.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -20,6 +20,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
+var dialects = []schema.Dialect{schema.Postgres, schema.SQLite}
+
 func TestMain(m *testing.M) { serverstest.Main(m) }
 
 func execOn(pool *pgxpool.Pool) func(context.Context, string) error {
@@ -87,7 +89,7 @@ func TestAnotherName(t *testing.T) {
 	pool := serverstest.Pool(t)
 	for _, name := range []string{`Seen "by" us$1`, strings.Repeat("long", 15) + "end", strings.Repeat("ä", 31)} {
 		for range 2 {
-			if err := schema.Postgres.Apply(t.Context(), execOn(pool), &schema.Config{ProcessedEvent: name}); err != nil {
+			if err := schema.Postgres.Apply(t.Context(), execOn(pool), &schema.Config{Tables: map[string]string{"processed_event": name}}); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -106,7 +108,7 @@ func TestSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, cfg := range []*schema.Config{nil, {ProcessedEvent: `Seen "by" us`}} {
+	for _, cfg := range []*schema.Config{nil, {Tables: map[string]string{"processed_event": `Seen "by" us`}}} {
 		for range 2 {
 			err := schema.SQLite.Apply(t.Context(), func(ctx context.Context, sql string) error {
 				_, err := db.ExecContext(ctx, sql)
@@ -176,10 +178,12 @@ func TestApplyNamesTheFileThatFailed(t *testing.T) {
 	}
 }
 
-// Every file of the directory is embedded, numbered without gaps, and listed in order.
+// Every file of the directory is embedded, listed in order, and says whose it is. A number stands for one file, in every
+// dialect.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	for _, dialect := range []schema.Dialect{schema.Postgres, schema.SQLite} {
+	numbered := map[string]string{}
+	for _, dialect := range dialects {
 		names, err := fs.Glob(os.DirFS(string(dialect)), "*")
 		if err != nil {
 			t.Fatal(err)
@@ -192,19 +196,31 @@ func TestFiles(t *testing.T) {
 			if file.Name != names[i] || !regexp.MustCompile(`^\d{3}_\w+\.sql$`).MatchString(file.Name) {
 				t.Errorf("file %d of %s is called %s", i+1, dialect, file.Name)
 			}
-			if number := strings.TrimLeft(file.Name[:3], "0"); number != string(rune('1'+i)) {
-				t.Errorf("file %d of %s has the number %s", i+1, dialect, number)
+			if other, ok := numbered[file.Name[:3]]; ok && other != file.Name {
+				t.Errorf("%s and %s have one number", file.Name, other)
+			}
+			numbered[file.Name[:3]] = file.Name
+			if !strings.HasPrefix(file.SQL, "-- "+string(file.Component)+": ") || file.Component == "" {
+				t.Errorf("%s/%s does not name its component in its first line", dialect, file.Name)
 			}
 		}
 	}
 }
 
-func TestUnknownDialectPanics(t *testing.T) {
+func TestUnknownNamesPanic(t *testing.T) {
 	t.Parallel()
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	schema.Dialect("oracle").Files()
+	for name, call := range map[string]func(){
+		"dialect":   func() { schema.Dialect("oracle").Files() },
+		"component": func() { schema.Postgres.Files("deduplication") },
+		"table":     func() { schema.Postgres.SQL(&schema.Config{Tables: map[string]string{"processed_events": "x"}}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
 }

@@ -40,7 +40,7 @@ func TestAnotherSchema(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	db.exec(schema.Postgres.SQL(&schema.Config{Schema: name}))
+	db.exec(schema.Postgres.SQL(&schema.Config{Schema: name}, schema.Dedup))
 	db.exec("create table effect (name text)")
 	for _, mode := range modes {
 		store := pgxstore.New(db.pool(inMode(mode)), &pgxstore.Config{Schema: name})

@@ -33,7 +33,7 @@ func TestTransactionsLeaveAConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil)); err != nil {
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Dedup)); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer

@@ -78,7 +78,7 @@ func TestSQLiteWithAnotherTable(t *testing.T) {
 	t.Parallel()
 	f := sqltest.NewFile(t)
 	const name = `seen "by" us`
-	f.Run("drop table processed_event; " + schema.SQLite.SQL(&schema.Config{ProcessedEvent: name}))
+	f.Run("drop table processed_event; " + schema.SQLite.SQL(&schema.Config{Tables: map[string]string{"processed_event": name}}, schema.Dedup))
 	store := sqlstore.New(f.DB, schema.SQLite, &sqlstore.Config{Table: name})
 	if err := store.Check(t.Context()); err != nil {
 		t.Fatal(err)

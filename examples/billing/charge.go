@@ -32,13 +32,13 @@ CREATE TABLE IF NOT EXISTS charge (
 )`
 
 // createTables makes the service's table and einmal's in the first schema of the search_path, if they are missing. A service that
-// has migrations puts the output of schema.Postgres.SQL(nil) there instead.
+// has migrations puts the output of schema.Postgres.SQL(nil, schema.Dedup) there instead.
 func createTables(ctx context.Context, pool *pgxpool.Pool) error {
 	exec := func(ctx context.Context, sql string) error {
 		_, err := pool.Exec(ctx, sql)
 		return err
 	}
-	if err := schema.Postgres.Apply(ctx, exec, nil); err != nil {
+	if err := schema.Postgres.Apply(ctx, exec, nil, schema.Dedup); err != nil {
 		return fmt.Errorf("create the tables in the database: %w", err)
 	}
 	if err := exec(ctx, chargeTable); err != nil {

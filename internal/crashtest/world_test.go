@@ -60,7 +60,7 @@ func newWorld(t testing.TB, b *serverstest.Broker, partitions int32) *world {
 	must(t, schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
 		_, err := w.pool.Exec(ctx, sql)
 		return err
-	}, nil))
+	}, nil, schema.Dedup))
 	w.exec(effectTable)
 	w.admin, err = sarama.NewClusterAdmin(b.Addrs, clientConfig())
 	must(t, err)

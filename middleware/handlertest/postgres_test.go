@@ -35,7 +35,7 @@ func database(t testing.TB, more ...string) *pgxpool.Pool {
 		_, err := pool.Exec(ctx, sql)
 		return err
 	}
-	err := schema.Postgres.Apply(t.Context(), exec, nil)
+	err := schema.Postgres.Apply(t.Context(), exec, nil, schema.Dedup)
 	for _, sql := range append([]string{"create table charge (id text, cents int)", "create table mail (id text)"}, more...) {
 		err = errors.Join(err, exec(t.Context(), sql))
 	}

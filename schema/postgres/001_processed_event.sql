@@ -1,4 +1,4 @@
--- The events that have taken effect, one row for each event and consumer.
+-- dedup: the events that have taken effect, one row for each event and consumer.
 
 create table if not exists processed_event (
   -- "C": ids are compared byte by byte, and an upgrade of the operating system's collations cannot break the index

@@ -1,4 +1,4 @@
--- The events that have taken effect, one row for each event and consumer.
+-- dedup: the events that have taken effect, one row for each event and consumer.
 
 create table if not exists processed_event (
   -- compared byte by byte, as SQLite does unless told otherwise; of type text, since another one would take '01' for '1'

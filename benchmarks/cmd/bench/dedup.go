@@ -174,7 +174,7 @@ func makeTables(ctx context.Context, pool *pgxpool.Pool) error {
 		_, err := pool.Exec(ctx, sql)
 		return err
 	}
-	return errors.Join(schema.Postgres.Apply(ctx, exec, nil), exec(ctx, effectTable))
+	return errors.Join(schema.Postgres.Apply(ctx, exec, nil, schema.Dedup), exec(ctx, effectTable))
 }
 
 func checkEffects(ctx context.Context, pool *pgxpool.Pool, messages int) error {

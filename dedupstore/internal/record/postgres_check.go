@@ -134,7 +134,7 @@ var columns = []struct{ name, definition string }{
 }
 
 func (p *Postgres) createSQL(andSchema bool) string {
-	sql := schema.Postgres.SQL(&schema.Config{Schema: p.cfg.Schema, ProcessedEvent: p.cfg.Table})
+	sql := p.cfg.createSQL(schema.Postgres)
 	if andSchema {
 		sql = "create schema " + quote(p.cfg.Schema) + ";\n" + sql
 	}

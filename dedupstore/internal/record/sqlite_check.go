@@ -63,10 +63,10 @@ func (s *SQLite) problems(t *sqliteTable) []string {
 	switch t.Kind {
 	case "table":
 	case "":
-		note("it does not exist; run:\n%s", schema.SQLite.SQL(&schema.Config{ProcessedEvent: s.cfg.Table}))
+		note("it does not exist; run:\n%s", s.cfg.createSQL(schema.SQLite))
 		return list
 	default:
-		note("it is a %s, the record needs a table; move it away and run:\n%s", t.Kind, schema.SQLite.SQL(&schema.Config{ProcessedEvent: s.cfg.Table}))
+		note("it is a %s, the record needs a table; move it away and run:\n%s", t.Kind, s.cfg.createSQL(schema.SQLite))
 		return list
 	}
 	for _, problem := range slices.Concat(s.columnProblems(t), s.indexProblems(t)) {

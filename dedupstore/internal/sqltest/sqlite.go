@@ -25,7 +25,7 @@ func NewFile(t testing.TB) *File {
 	t.Helper()
 	f := &File{t: t, path: t.TempDir() + "/db"}
 	f.DB = f.Open(5000)
-	for _, text := range []string{"pragma journal_mode = wal", schema.SQLite.SQL(nil), "create table effect (name text not null)"} {
+	for _, text := range []string{"pragma journal_mode = wal", schema.SQLite.SQL(nil, schema.Dedup), "create table effect (name text not null)"} {
 		f.Run(text)
 	}
 	return f
