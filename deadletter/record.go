@@ -43,7 +43,9 @@ type Record struct {
 }
 
 // DedupKey is the key of the record in processed_event.
-func (r *Record) DedupKey() dedupstore.Key { return dedupstore.Key{Consumer: r.Consumer, Event: r.Event} }
+func (r *Record) DedupKey() dedupstore.Key {
+	return dedupstore.Key{Consumer: r.Consumer, Event: r.Event}
+}
 
 // NewRecord returns a Record of msg under key. It shares the message's bytes.
 func NewRecord(msg *consumer.Message, key dedupstore.Key) *Record {

@@ -12,6 +12,4 @@ func ExampleDialect_Files() {
 	}
 	// Output:
 	// 001_processed_event.sql
-	// 002_dead_message.sql
-	// 003_started_message.sql
 }

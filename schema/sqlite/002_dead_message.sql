@@ -1,4 +1,4 @@
--- The messages that were given up, one row each, until they are redriven or discarded. The record of the event in processed_event was
+-- deadletter: the messages that were given up, one row each, until they are redriven or discarded. The record of the event in processed_event was
 -- written in the same transaction.
 
 create table if not exists dead_message (

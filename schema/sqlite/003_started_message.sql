@@ -1,4 +1,4 @@
--- The messages whose handler was begun right after a partition was assigned, and has not returned: what ends the process each time is
+-- crashloop: the messages whose handler was begun right after a partition was assigned, and has not returned: what ends the process each time is
 -- known by its count. Rows go when the handler returns.
 
 create table if not exists started_message (

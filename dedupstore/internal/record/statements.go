@@ -18,6 +18,10 @@ type Statements struct {
 	// the table itself, a migration's, before it sets the time-out.
 	Guarded string
 
+	// Unkeyed begins a transaction without a record: it sets the time-out of an idle transaction, and marks the transaction for
+	// Same. Empty where the dialect has neither.
+	Unkeyed string
+
 	// Same answers with a text that is empty, or with null, unless the transaction of Guard is the current one still. In one in
 	// which a statement failed it fails. Empty where COMMIT tells, and Begin fails within a transaction.
 	Same string
@@ -31,6 +35,7 @@ func postgresStatements(cfg *Config, form Form) Statements {
 		Guard:   "select " + timeouts,
 		Record:  record("values ($1, $2)"),
 		Guarded: "with guard as materialized (select " + timeouts + ")\n" + record("select $1, $2 from guard"),
+		Unkeyed: fmt.Sprintf(unkeyedSQL, milliseconds(cfg.IdleTimeout)),
 		Same:    "select current_setting('" + keptSetting + "', true)",
 	}
 }
@@ -44,6 +49,9 @@ const keptSetting = "einmal.lock_timeout"
 // lock_timeout is read before it is set.
 const guardSQL = `case when set_config('` + keptSetting + `', current_setting('lock_timeout'), true) is not null
 then set_config('lock_timeout', '%d', true) end, set_config('idle_in_transaction_session_timeout', '%d', true)`
+
+// unkeyedSQL leaves the session's lock_timeout alone.
+const unkeyedSQL = `select set_config('` + keptSetting + `', current_setting('lock_timeout'), true), set_config('idle_in_transaction_session_timeout', '%d', true)`
 
 // restoreSQL brings back the session's own lock_timeout, for the function's statements. What RETURNING lists is evaluated after
 // the row, and any wait for it.
