@@ -161,9 +161,11 @@ func checkOrder(outer Link, links []Handler) error {
 	return errors.Join(errs...)
 }
 
-const linkOrder = "Tracing, Logging, DeadLetter, Retry, Recover, Timeout, Dedup, the outermost first"
+const linkOrder = "Tracing, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
 
-func (l Link) once() bool { return l == LinkRetry || l == LinkDeadLetter || l == LinkDedup }
+func (l Link) once() bool {
+	return l == LinkRetry || l == LinkDeadLetter || l == LinkCrashLoop || l == LinkDedup
+}
 
 // String returns the name of the middleware.
 func (l Link) String() string {
@@ -174,6 +176,8 @@ func (l Link) String() string {
 		return "Logging"
 	case LinkDeadLetter:
 		return "DeadLetter"
+	case LinkCrashLoop:
+		return "CrashLoop"
 	case LinkRetry:
 		return "Retry"
 	case LinkRecover:
