@@ -1,0 +1,263 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/consumer/consumertest"
+	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/deadletter/pgxdeadletter"
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/middleware"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// The kinds of failure, as docs/failures.md has them.
+const (
+	failsTransient   = "transient"
+	failsPermanent   = "permanent"
+	failsUndecodable = "undecodable"
+	failsTombstone   = "tombstone"
+	failsNoID        = "no id"
+	failsInvalidID   = "invalid id"
+	failsTooOld      = "too old"
+	failsPanic       = "panic"
+	failsTimeout     = "timeout"
+	failsForEver     = "for ever"
+	failsEnded       = "ended transaction"
+	failsOnce        = "once"
+)
+
+// The policies.
+const (
+	keepTrying = "KeepTrying"
+	stop       = "Stop"
+	buries     = "DeadLetter"
+	excepted   = "DeadLetter, excepted, Stop"
+)
+
+const window = time.Hour
+
+type paid struct {
+	Fails string `json:"fails"`
+}
+
+// failing is the function of a user that fails as the event says, after a write.
+func failing(ctx context.Context, tx pgx.Tx, event paid) error {
+	key, _ := dedupstore.KeyFrom(ctx)
+	msg, _ := consumer.MessageFrom(ctx)
+	if _, err := tx.Exec(ctx, "insert into effect values ($1)", key.Event); err != nil {
+		return err
+	}
+	switch event.Fails {
+	case failsTransient:
+		_, err := tx.Exec(ctx, "do $$ begin raise exception 'deadlock' using errcode = '40P01'; end $$")
+		return err
+	case failsPermanent:
+		return consumer.Permanent(errBase)
+	case failsPanic:
+		panic(errBase)
+	case failsTimeout:
+		_, err := tx.Exec(ctx, "select pg_sleep(60)")
+		return err
+	case failsForEver:
+		return errBase
+	case failsEnded:
+		_, err := tx.Exec(ctx, "commit")
+		return err
+	case failsOnce:
+		if msg.Attempt == 1 {
+			return errBase
+		}
+	}
+	return nil
+}
+
+// Each kind of failure under each policy: what becomes of the message, and of the database. A message that is done lets its offset be
+// committed and what is ordered behind it run; any other holds both.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct {
+		name  string
+		kind  deadletter.Kind // "" for one that never makes a dead letter
+		tries int             // attempts until it is given up
+	}{
+		{failsTransient, "", 0},
+		{failsOnce, "", 0},
+		{failsPermanent, deadletter.KindPermanent, 1},
+		{failsUndecodable, deadletter.KindUndecodable, 1},
+		{failsTombstone, deadletter.KindUndecodable, 1},
+		{failsNoID, deadletter.KindNoEventID, 1},
+		{failsInvalidID, deadletter.KindNoEventID, 1},
+		{failsTooOld, deadletter.KindTooOld, 1},
+		{failsPanic, deadletter.KindPanicked, 3},
+		{failsTimeout, deadletter.KindTimedOut, 3},
+		{failsForEver, deadletter.KindGaveUp, 3},
+		{failsEnded, deadletter.KindPermanent, 1},
+	} {
+		for _, policy := range []string{keepTrying, stop, buries, excepted} {
+			t.Run(kind.name+", "+policy, func(t *testing.T) {
+				t.Parallel()
+				f := newFailureCase(t, kind.name, policy, kind.kind)
+				out := f.chains.Deliver(t.Context(), f.msg)
+				f.check(t, out, kind.kind, kind.tries)
+			})
+		}
+	}
+}
+
+type failureCase struct {
+	kind, policy string
+	pool         *pgxpool.Pool
+	chains       *consumertest.Chains
+	msg          *consumer.Message
+}
+
+func newFailureCase(t *testing.T, kind, policy string, dead deadletter.Kind) *failureCase {
+	t.Helper()
+	f := &failureCase{kind: kind, policy: policy, pool: serverstest.Pool(t)}
+	for _, text := range []string{schema.Postgres.SQL(nil), "create table effect (name text)"} {
+		if _, err := f.pool.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit := time.Minute
+	if kind == failsTimeout {
+		limit = 100 * time.Millisecond
+	}
+	store := pgxstore.New(f.pool, nil)
+	topic := consumer.Topic{
+		Consumer:   "c",
+		Middleware: []consumer.Middleware{middleware.Retry(3, nil), middleware.Recover(), middleware.Timeout(limit)},
+		Handler:    middleware.Dedup(store, consumer.JSONTx(failing), &middleware.DedupConfig{Window: window}),
+	}
+	if policy == stop || policy == excepted {
+		topic.OnFailure = consumer.Stop
+	}
+	cfg := &middleware.DeadLetterConfig{}
+	if policy == excepted && dead != "" {
+		cfg.Except = []deadletter.Kind{dead}
+	}
+	if policy == buries || policy == excepted {
+		topic.Middleware = append([]consumer.Middleware{middleware.DeadLetter(store, pgxdeadletter.New(f.pool, nil), cfg)}, topic.Middleware...)
+	}
+	f.msg = &consumer.Message{
+		Topic: "t", Partition: 1, Offset: 7, TopicID: consumer.TopicID{1}, Value: []byte(fmt.Sprintf(`{"fails": %q}`, kind)),
+		Headers: []consumer.Header{{Key: "event-id", Value: []byte("e1")}}, Timestamp: time.Now(),
+	}
+	switch kind {
+	case failsUndecodable:
+		f.msg.Value = []byte("{")
+	case failsTombstone:
+		f.msg.Value = nil
+	case failsNoID:
+		f.msg.Headers = nil
+	case failsInvalidID:
+		f.msg.Headers[0].Value = []byte("a\x00b")
+	case failsTooOld:
+		f.msg.Timestamp = time.Now().Add(-2 * window)
+	}
+	f.chains = consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"t": topic}}, &consumertest.Config{Attempts: 6})
+	return f
+}
+
+// check compares with what docs/failures.md says.
+func (f *failureCase) check(t *testing.T, out *consumertest.Outcome, kind deadletter.Kind, tries int) {
+	t.Helper()
+	effects, records, dead := f.count(t, "effect"), f.count(t, "processed_event"), f.dead(t)
+	if f.kind == failsEnded { // what it committed itself is there, and its record
+		effects, records = effects-1, records-1
+	}
+	switch {
+	case f.kind == failsOnce:
+		if out.End != consumertest.Done || effects != 1 || len(dead) != 0 {
+			t.Errorf("%v\n%d effects, %d dead letters", out, effects, len(dead))
+		}
+		return
+	case f.kind == failsEnded && f.policy == keepTrying: // the next attempt finds the record
+		if out.End != consumertest.Done || !out.Result.Duplicate || len(out.Attempts) != 2 {
+			t.Errorf("%v", out)
+		}
+		return
+	case kind == "" || f.policy == keepTrying: // for ever
+		if out.End != consumertest.Limit || effects != 0 || len(dead) != 0 {
+			t.Errorf("%v\n%d effects, %d dead letters", out, effects, len(dead))
+		}
+		return
+	case len(out.Attempts) != tries:
+		t.Errorf("%d attempts, want %d:\n%v", len(out.Attempts), tries, out)
+	}
+	if f.policy == stop || f.policy == excepted {
+		if out.End != consumertest.Stopped || effects != 0 || len(dead) != 0 || records != 0 {
+			t.Errorf("%v\n%d effects, %d records, %d dead letters", out, effects, records, len(dead))
+		}
+		return
+	}
+	if out.End != consumertest.Done || !out.Result.Dead || effects != 0 || records != 1 {
+		t.Errorf("%v\n%d effects, %d records", out, effects, records)
+	}
+	if len(dead) != 1 || dead[0].Kind != kind || dead[0].Offset != 7 || dead[0].Attempts != tries || dead[0].Consumer != "c" {
+		t.Errorf("dead letters: %+v, want one of the kind %s after %d attempts", dead, kind, tries)
+	}
+	if again := f.chains.Deliver(t.Context(), f.msg); again.End != consumertest.Done || !again.Result.Duplicate || len(f.dead(t)) != 1 {
+		t.Errorf("delivered again: %v, %d dead letters", again, len(f.dead(t)))
+	}
+}
+
+func (f *failureCase) count(t *testing.T, table string) (n int) {
+	t.Helper()
+	if err := f.pool.QueryRow(t.Context(), "select count(*) from "+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (f *failureCase) dead(t *testing.T) []*deadletter.Record {
+	t.Helper()
+	list, err := pgxdeadletter.New(f.pool, nil).List(t.Context(), deadletter.Filter{}, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// A step of a Sequence that is given up has its own dead letter, and the next one runs.
+func TestDeadLetterInASequence(t *testing.T) {
+	t.Parallel()
+	pool := serverstest.Pool(t)
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil)); err != nil {
+		t.Fatal(err)
+	}
+	store, table := pgxstore.New(pool, nil), pgxdeadletter.New(pool, nil)
+	var ran []string
+	step := func(name string, err error) middleware.Step {
+		return middleware.Step{
+			Name:       name,
+			Middleware: []consumer.Middleware{middleware.DeadLetter(store, table, nil), middleware.Retry(2, nil)},
+			Handler: middleware.Dedup(store, func(context.Context, pgx.Tx, *consumer.Message) error {
+				ran = append(ran, name)
+				return err
+			}, nil),
+		}
+	}
+	topic := consumer.Topic{Consumer: "c", Handler: middleware.Sequence(step("first", nil), step("second", errBase), step("third", nil))}
+	msg := &consumer.Message{Topic: "t", Headers: []consumer.Header{{Key: "event-id", Value: []byte("e1")}}}
+	out := consumertest.Run(t, topic, msg)
+	if out.End != consumertest.Done || !out.Result.Dead || !errors.Is(out.Result.DeadErr, errBase) || !slices.Equal(ran, []string{"first", "second", "second", "third"}) {
+		t.Errorf("%v, %v", out, ran)
+	}
+	list, err := table.List(t.Context(), deadletter.Filter{Consumer: "c/second"}, 0, 10)
+	if err != nil || len(list) != 1 || list[0].Attempts != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
