@@ -109,6 +109,16 @@ benchmarks() {
 	go mod tidy -diff
 }
 
+# compat: the module with the tests of other people's tools and libraries, on the servers of the run
+compat() {
+	# shellcheck source=/dev/null
+	. "$work/servers.env"
+	cd compat || return
+	go vet ./...
+	go test ./...
+	go mod tidy -diff
+}
+
 servers=''
 
 # start_servers: PostgreSQL and Kafka through dockertest, until the end of the run

@@ -30,7 +30,8 @@ type topic struct {
 
 	partitionMessages int // Limits.PartitionMessages for this topic
 
-	links []Handler // all links of the chain and its branches
+	links     []Handler // all links of the chain and its branches
+	assignees []Assignee
 }
 
 // newTopic composes the chain of a topic link by link, so that each link can be asked for what it offers.
@@ -72,6 +73,11 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 		return fmt.Errorf("%w; Config.Middleware comes first", err)
 	}
 	t.chain, t.links = links[0], allLinks(links)
+	for _, h := range t.links {
+		if a, ok := h.(Assignee); ok {
+			t.assignees = append(t.assignees, a)
+		}
+	}
 	return errors.Join(checkOrder(0, links), validateLinks(nil, links))
 }
 
@@ -188,6 +194,17 @@ func (l Link) String() string {
 		return "Dedup"
 	default:
 		return fmt.Sprintf("Link(%d)", int(l))
+	}
+}
+
+// assigned tells the links that a partition begins.
+func (t *topic) assigned(partition int32) {
+	inFlight := 1
+	if t.order != PartitionOrder {
+		inFlight = t.partitionMessages
+	}
+	for _, a := range t.assignees {
+		a.Assigned(t.name, partition, inFlight)
 	}
 }
 

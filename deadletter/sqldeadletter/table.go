@@ -21,6 +21,9 @@ type Config struct {
 	// StartedTable is the name of the table in which Starts counts. Defaults to started_message.
 	StartedTable string
 
+	// RecordTable is the name of the table of the dedup store, which Starts looks into. Defaults to processed_event.
+	RecordTable string
+
 	// MaxBytes is how large a message may be, key and headers included. A larger one is not written: the message stays, is tried again,
 	// and holds up what is ordered behind it, until MaxBytes is raised or LeaveOut set. Defaults to 32 MiB; package pgxdeadletter has
 	// the reasons.

@@ -213,10 +213,10 @@ func (b *dedupBench) run(ctx context.Context, topic string, pool *pgxpool.Pool, 
 
 // plain is the same transaction by hand: BEGIN, record, insert, COMMIT, each a round trip, and then the mark.
 func (b *dedupBench) plain(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
-	// not ctx: it ends when the last message has, and the others' transactions with it
-	handle := func(msg *sarama.ConsumerMessage) error {
-		return plainTransaction(context.WithoutCancel(ctx), pool, topic, msg)
-	}
+	// not ctx: it ends when the last message has, and the others' transactions with it; but one that can end, as a session's
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	handle := func(msg *sarama.ConsumerMessage) error { return plainTransaction(lasting, pool, topic, msg) }
 	loop := &bare{handle: handle, meter: m}
 	return loop.consume(ctx, b.kafka.Addrs, topic)
 }

@@ -15,6 +15,7 @@ type Config struct {
 	Schema       string
 	Table        string
 	StartedTable string
+	RecordTable  string
 	MaxBytes     int64
 	LeaveOut     bool
 }
@@ -22,6 +23,7 @@ type Config struct {
 const (
 	deadMessage     = "dead_message"
 	startedMessage  = "started_message"
+	processedEvent  = "processed_event"
 	defaultMaxBytes = 32 << 20
 	maxIdentifier   = 63 // bytes, PostgreSQL's
 )
@@ -29,13 +31,14 @@ const (
 func (c Config) withDefaults() Config {
 	c.Table = cmp.Or(c.Table, deadMessage)
 	c.StartedTable = cmp.Or(c.StartedTable, startedMessage)
+	c.RecordTable = cmp.Or(c.RecordTable, processedEvent)
 	c.MaxBytes = cmp.Or(c.MaxBytes, defaultMaxBytes)
 	return c
 }
 
 func (c Config) validate() error {
 	var errs []error
-	for _, name := range []struct{ field, value string }{{"Schema", c.Schema}, {"Table", c.Table}, {"StartedTable", c.StartedTable}} {
+	for _, name := range []struct{ field, value string }{{"Schema", c.Schema}, {"Table", c.Table}, {"StartedTable", c.StartedTable}, {"RecordTable", c.RecordTable}} {
 		if len(name.value) > maxIdentifier || strings.IndexByte(name.value, 0) >= 0 {
 			errs = append(errs, fmt.Errorf("invalid Config.%s: %d bytes: PostgreSQL allows names of up to %d bytes, none of them NUL", name.field, len(name.value), maxIdentifier))
 		}

@@ -93,7 +93,7 @@ func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Ke
 	if err := c.beginTx(ctx, form); err != nil {
 		return false, err
 	}
-	return c.record(ctx, c.texts.Guarded, key)
+	return c.record(ctx, key)
 }
 
 // beginTx begins a transaction. After an error it must be rolled back.
@@ -116,15 +116,15 @@ func (c *call[T]) beginTx(ctx context.Context, form record.Form) error {
 	return err
 }
 
-// record sends one of the record's two texts. No row is no insertion.
-func (c *call[T]) record(ctx context.Context, text string, key dedupstore.Key) (inserted bool, err error) {
-	if c.texts.Guard != "" { // the server ends the wait, but for one for the table; this is for that, and a server that hangs
+// record sends the record. No row is no insertion.
+func (c *call[T]) record(ctx context.Context, key dedupstore.Key) (inserted bool, err error) {
+	if c.texts.Guarded { // the server ends the wait, but for one for the table; this is for that, and a server that hangs
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
 		defer stop()
 	}
 	var unused any
-	err = c.sql().QueryRowContext(ctx, text, key.Event, key.Consumer).Scan(&inserted, &unused)
+	err = c.sql().QueryRowContext(ctx, c.texts.Record, key.Event, key.Consumer).Scan(&inserted, &unused)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return false, err
 	}
