@@ -34,7 +34,8 @@ var ErrCrashLoop = errors.New("the process ended each time while this message wa
 // after the next start may be what ended the process, or was in work beside it: such messages are handled one at a time, each with
 // no other counted one beside it in this process, so that the count of an innocent one does not rise with the guilty. A
 // message that was found with a count of Limit is not handled any more: the answer is a permanent error that wraps ErrCrashLoop, for
-// DeadLetter outside, or for OnFailure. It stays so, whatever becomes of the handler, until its row is deleted.
+// DeadLetter outside, or for OnFailure. It stays so, whatever becomes of the handler, until its row is deleted: Redrive does not
+// look at it, and a message that is redelivered after that is a duplicate.
 //
 // As soon as so many messages of the partition have been handled as can have been in work at the crash (one in PartitionOrder,
 // Limits.PartitionMessages otherwise), the rest are handled without being counted, until the partition is assigned again.
@@ -136,7 +137,7 @@ func (c *crashLoop) watched(ctx context.Context, msg *consumer.Message, s *suspi
 	if err != nil {
 		return again(msg, err)
 	}
-	if n > 0 { // else it is a duplicate, which is not handled
+	if n > 0 || before > 0 { // else it is a duplicate, which is not handled, and was not counted
 		defer c.end(ctx, key, s)
 	}
 	err = c.next.Handle(ctx, msg)

@@ -52,6 +52,7 @@ type orders struct {
 	Attempts  int           // of middleware.Retry, 5 by default
 	Drain     time.Duration // consumer.Config.DrainTimeout
 	Dead      bool          // the handler of Event fails for good, and its dead letter is struck
+	CrashLoop bool          // the handler of Event ends the process each time, against which middleware.CrashLoop stands
 	Redrive   bool          // the process redrives dead letters, and consumes nothing
 }
 
@@ -199,6 +200,9 @@ func (c *child) topic(pool *pgxpool.Pool) consumer.Topic {
 	}
 	if c.Dead {
 		c.mortal(pool, &t)
+	}
+	if c.CrashLoop {
+		c.looping(pool, &t)
 	}
 	if c.edit != nil {
 		c.edit(&t)

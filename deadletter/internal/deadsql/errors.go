@@ -46,29 +46,50 @@ func stateOf(err error) string {
 	return ""
 }
 
-// check has the database plan a statement, which it does not run.
-func (b *base) check(ctx context.Context, table string, component schema.Component, text string, args []any) error {
+// check compares a table with that of package schema, leaving out what its caller can do without, and then has the database plan a
+// statement, which it does not run.
+func (b *base) check(ctx context.Context, component schema.Component, without func(schema.Finding) bool, text string, args []any) error {
 	if b.invalid != nil {
 		return b.invalid
 	}
-	rows, err := b.pool.Query(ctx, "explain "+text, args...)
-	if err == nil {
-		for rows.Next() { // to the end
+	found, err := b.dialect.name.Check(ctx, b.ask, b.cfg.tables(), component)
+	if err != nil {
+		return b.unable(ctx, err)
+	}
+	var problems []string
+	for _, f := range found {
+		if f.Level == schema.LevelError && !without(f) {
+			problems = append(problems, f.Table+": "+f.String())
 		}
-		err = errors.Join(rows.Err(), rows.Close())
 	}
-	switch {
-	case err == nil:
-		return nil
-	case stateOf(err) == "42501":
-		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: the user may not write to %s; run as its owner: grant select, insert, update, delete on %s to <the user>; (%w)", b.pkg, table, table, err))
-	case misconfigured(err):
-		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: the table %s cannot be used (%w); where it is missing, run:\n%s\nwhere it is there, add what that has and it has not",
-			b.pkg, table, err, b.dialect.name.SQL(b.cfg.tables(), component)))
-	case ctx.Err() == nil && stateOf(err) == "":
-		return fmt.Errorf("%s: look at the table %s: %w: %w", b.pkg, table, dedupstore.ErrUnavailable, err)
+	if len(problems) > 0 {
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: a table cannot be used: %s", b.pkg, strings.Join(problems, "; ")))
 	}
-	return fmt.Errorf("%s: look at the table %s: %w", b.pkg, table, err)
+	if _, err := b.ask(ctx, "explain "+text, args...); err != nil {
+		return b.unable(ctx, err)
+	}
+	return nil
+}
+
+// unable is the error of a check that could not be made.
+func (b *base) unable(ctx context.Context, err error) error {
+	if ctx.Err() == nil && !misconfigured(err) && !strings.HasPrefix(stateOf(err), "42") {
+		err = fmt.Errorf("%w: %w", dedupstore.ErrUnavailable, err)
+	}
+	return b.explain("look at the tables", err)
+}
+
+// ask returns the first row, of one column, as a text; of a plan, nothing. It is a schema.Query.
+func (b *base) ask(ctx context.Context, text string, args ...any) (answer string, err error) {
+	rows, err := b.pool.Query(ctx, text, args...)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = rows.Close() }()
+	if rows.Next() && !strings.HasPrefix(text, "explain ") {
+		err = rows.Scan(&answer)
+	}
+	return answer, errors.Join(err, rows.Close(), rows.Err())
 }
 
 // number returns the only number of the only row.

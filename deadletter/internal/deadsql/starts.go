@@ -14,14 +14,14 @@ import (
 // starts implements deadletter.Starts.
 type starts struct {
 	*base
-	name, begin, end, pending string
+	begin, end, pending string
 }
 
 func newStarts(b *base) *starts {
 	name, d := b.cfg.name(b.cfg.StartedTable), b.dialect
 	consumer, event := d.param(1), d.param(2)
 	return &starts{
-		base: b, name: name,
+		base: b,
 		begin: fmt.Sprintf(`insert into %s as s (consumer_id, event_id)
 select %s, %s where not exists (select 1 from %s where consumer_id = %s and event_id = %s)
 on conflict (event_id, consumer_id) do update set starts = s.starts + 1, started_at = %s
@@ -86,5 +86,11 @@ func (s *starts) End(ctx context.Context, key dedupstore.Key) error {
 
 // Check implements dedupstore.Checker.
 func (s *starts) Check(ctx context.Context) error {
-	return s.check(ctx, s.name, schema.CrashLoop, s.begin, []any{"", ""})
+	if err := s.check(ctx, schema.CrashLoop, func(schema.Finding) bool { return false }, s.begin, []any{"", ""}); err != nil {
+		return err
+	}
+	if _, err := s.ask(ctx, "explain "+s.end, "", ""); err != nil {
+		return s.unable(ctx, err)
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package deadtest
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -274,8 +275,7 @@ func check[Tx any](t *testing.T, h Harness[Tx]) {
 	if err == nil || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
 		t.Fatalf("a table that is not there: %v", err)
 	}
-	_, script, _ := strings.Cut(err.Error(), "run:\n")
-	script, _, _ = strings.Cut(script, "\nwhere it is there")
+	_, script, _ := strings.Cut(err.Error(), "run:")
 	h.Run(script)
 	if err := missing.Check(t.Context()); err != nil {
 		t.Errorf("after the remedy: %v", err)
@@ -298,9 +298,22 @@ func countsStarts[Tx any](t *testing.T, h Harness[Tx]) {
 	if err := h.Starts.End(t.Context(), keys[0]); err != nil {
 		t.Error(err)
 	}
+	for consumer, want := range map[string]map[string]int{"a": {}, "b": {"1": 3}, "c": {}} {
+		if got, err := h.Starts.Pending(t.Context(), consumer); err != nil || !maps.Equal(got, want) {
+			t.Errorf("Pending(%s) = %v, %v, want %v", consumer, got, err, want)
+		}
+	}
 	for i, want := range []int{1, 4} {
 		if n, err := h.Starts.Begin(t.Context(), keys[i]); n != want || err != nil {
 			t.Errorf("Begin() = %d, %v, want %d", n, err, want)
 		}
+	}
+	// What is recorded as processed is not counted.
+	h.write(t, h.Table, record(1))
+	if n, err := h.Starts.Begin(t.Context(), record(1).DedupKey()); n != 0 || err != nil {
+		t.Errorf("Begin() of a duplicate = %d, %v", n, err)
+	}
+	if n := h.Count("select count(*) from started_message"); n != 2 {
+		t.Errorf("%d rows, want 2", n)
 	}
 }
