@@ -70,7 +70,7 @@ var ErrUndecodable = errors.New("the message cannot be decoded")
 type undecodable struct{ error }
 
 func (e *undecodable) Unwrap() error        { return e.error }
-func (e *undecodable) Is(target error) bool { return target == ErrUndecodable } //nolint:errorlint // as errors.Is asks
+func (e *undecodable) Is(target error) bool { return target == ErrUndecodable }
 
 // asPermanent makes err permanent unless it already says what should happen.
 func asPermanent(err error) error {
@@ -110,7 +110,7 @@ func (e *DecodeError) Error() string {
 }
 
 // Is finds ErrUndecodable.
-func (e *DecodeError) Is(target error) bool { return target == ErrUndecodable } //nolint:errorlint // as errors.Is asks
+func (e *DecodeError) Is(target error) bool { return target == ErrUndecodable }
 
 // Unwrap returns Err. Its text may contain parts of the value: do not log it where those must not appear.
 func (e *DecodeError) Unwrap() error { return e.Err }

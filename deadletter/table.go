@@ -3,7 +3,6 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/einmal-go/einmal/dedupstore"
 )
@@ -67,5 +66,3 @@ var (
 	// ErrUnreadable is wrapped where a row holds what no writer of ours has written: it was edited by hand.
 	ErrUnreadable = errors.New("the row cannot be read")
 )
-
-func taken(id int64) error { return fmt.Errorf("dead letter %d: %w", id, ErrTaken) }

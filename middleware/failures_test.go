@@ -208,46 +208,64 @@ func newFailureCase(t *testing.T, kind, policy string, dead deadletter.Kind) *fa
 	return f
 }
 
+// state is what is in the database.
+type state struct {
+	effects, records int
+	dead             []*deadletter.Record
+}
+
+func (f *failureCase) state(t *testing.T) state {
+	t.Helper()
+	s := state{f.count(t, "effect"), f.count(t, "processed_event"), f.dead(t)}
+	if f.kind == failsEnded { // what it committed itself is there, and its record
+		s.effects, s.records = s.effects-1, s.records-1
+	}
+	return s
+}
+
+func (s state) empty() bool { return s.effects == 0 && s.records == 0 && len(s.dead) == 0 }
+
+func (s state) String() string {
+	return fmt.Sprintf("%d effects, %d records, %d dead letters", s.effects, s.records, len(s.dead))
+}
+
 // check compares with what docs/failures.md says.
 func (f *failureCase) check(t *testing.T, out *consumertest.Outcome, kind deadletter.Kind, tries int) {
 	t.Helper()
-	effects, records, dead := f.count(t, "effect"), f.count(t, "processed_event"), f.dead(t)
-	if f.kind == failsEnded { // what it committed itself is there, and its record
-		effects, records = effects-1, records-1
-	}
+	s := f.state(t)
 	switch {
 	case f.kind == failsOnce:
-		if out.End != consumertest.Done || effects != 1 || len(dead) != 0 {
-			t.Errorf("%v\n%d effects, %d dead letters", out, effects, len(dead))
+		if out.End != consumertest.Done || s.effects != 1 || len(s.dead) != 0 {
+			t.Errorf("%v\n%v", out, s)
 		}
-		return
 	case f.kind == failsEnded && f.policy == keepTrying: // the next attempt finds the record
 		if out.End != consumertest.Done || !out.Result.Duplicate || len(out.Attempts) != 2 {
 			t.Errorf("%v", out)
 		}
-		return
 	case kind == "" || f.policy == keepTrying: // for ever
-		if out.End != consumertest.Limit || effects != 0 || len(dead) != 0 {
-			t.Errorf("%v\n%d effects, %d dead letters", out, effects, len(dead))
+		if out.End != consumertest.Limit || !s.empty() {
+			t.Errorf("%v\n%v", out, s)
 		}
-		return
-	case len(out.Attempts) != tries:
-		t.Errorf("%d attempts, want %d:\n%v", len(out.Attempts), tries, out)
-	}
-	if f.policy == stop || f.policy == excepted {
-		if out.End != consumertest.Stopped || effects != 0 || len(dead) != 0 || records != 0 {
-			t.Errorf("%v\n%d effects, %d records, %d dead letters", out, effects, records, len(dead))
+	case f.policy == buries:
+		f.checkDead(t, out, s, kind, tries)
+	default:
+		if out.End != consumertest.Stopped || len(out.Attempts) != tries || !s.empty() {
+			t.Errorf("%v\n%v; want that it stops after %d attempts", out, s, tries)
 		}
-		return
 	}
-	if out.End != consumertest.Done || !out.Result.Dead || effects != 0 || records != 1 {
-		t.Errorf("%v\n%d effects, %d records", out, effects, records)
+}
+
+// checkDead is check for what is a dead letter now.
+func (f *failureCase) checkDead(t *testing.T, out *consumertest.Outcome, s state, kind deadletter.Kind, tries int) {
+	t.Helper()
+	if out.End != consumertest.Done || len(out.Attempts) != tries || !out.Result.Dead || s.effects != 0 || s.records != 1 {
+		t.Errorf("%v\n%v; want a dead letter after %d attempts", out, s, tries)
 	}
-	if len(dead) != 1 || dead[0].Kind != kind || dead[0].Offset != 7 || dead[0].Attempts != tries || dead[0].Consumer != "c" {
-		t.Errorf("dead letters: %+v, want one of the kind %s after %d attempts", dead, kind, tries)
+	if len(s.dead) != 1 || s.dead[0].Kind != kind || s.dead[0].Offset != 7 || s.dead[0].Attempts != tries || s.dead[0].Consumer != "c" {
+		t.Errorf("dead letters: %+v, want one of the kind %s after %d attempts", s.dead, kind, tries)
 	}
 	if again := f.chains.Deliver(t.Context(), f.msg); again.End != consumertest.Done || !again.Result.Duplicate || len(f.dead(t)) != 1 {
-		t.Errorf("delivered again: %v, %d dead letters", again, len(f.dead(t)))
+		t.Errorf("delivered again: %v, %v", again, f.state(t))
 	}
 }
 

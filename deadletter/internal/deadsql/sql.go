@@ -25,7 +25,7 @@ func (c sqlConn) Exec(ctx context.Context, text string, args ...any) (int64, err
 }
 
 func (c sqlConn) Query(ctx context.Context, text string, args ...any) (Rows, error) {
-	rows, err := c.QueryContext(ctx, text, args...) //nolint:sqlclosecheck,rowserrcheck // the caller's
+	rows, err := c.QueryContext(ctx, text, args...) //nolint:rowserrcheck // the caller's
 	if err != nil {
 		return nil, err
 	}
