@@ -61,7 +61,7 @@ func delay(dst, src net.Conn, d time.Duration) {
 		}
 	}()
 	for p := range pieces {
-		time.Sleep(time.Until(p.due))
+		sleep(time.Until(p.due))
 		if _, err := dst.Write(p.data); err != nil {
 			break
 		}
