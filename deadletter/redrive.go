@@ -14,7 +14,9 @@ import (
 
 // RedriveConfig is what can be chosen about Redrive. Nil means all defaults, which need a Filter: see Redrive.
 type RedriveConfig struct {
-	// Filter says which dead letters. Its Consumer is required: a handler is that of one consumer.
+	// Filter says which dead letters. Its Consumer is required: a handler is that of one consumer. Some kinds must be named, by Kind or by
+	// IDs: KindTooOld, because the record of such an event may have been deleted and its effect be there; KindTxEnded, because its
+	// handler may have committed a part of it; KindCrashLoop, because it may end this process, too.
 	Filter Filter
 
 	// DryRun reports what would be redriven, and runs nothing.
@@ -42,6 +44,7 @@ type Report struct {
 	Found    int // dead letters of the filter that were looked at
 	Redriven int // whose handler's effect is committed, and which are gone
 	Failed   int // whose handler failed, or which could not be read: they are still there
+	Held     int // of a kind that must be named, and was not: see RedriveConfig.Filter
 	Gone     int // that somebody else has redriven or discarded, or is redriving
 }
 
@@ -59,8 +62,6 @@ type Source[Tx any] interface {
 // A handler that fails or panics leaves its dead letter where it is: the failure is counted there, and the others go on. What the event
 // is not to blame for, a database that is away or a table that is missing, ends Redrive with an error, as does ctx. The Report
 // counts what was done until then.
-//
-// Dead letters of a crash loop (KindCrashLoop) may end this process, too: repair the handler first, or leave them out by Filter.Kind.
 func Redrive[Tx any](ctx context.Context, store dedupstore.Transactor[Tx], source Source[Tx], h consumer.TxHandler[Tx], cfg *RedriveConfig) (Report, error) {
 	r := redrive[Tx]{store: store, source: source, h: h, pace: pace{}}
 	if cfg != nil {
@@ -135,6 +136,10 @@ func (r *redrive[Tx]) done() bool {
 
 // next redrives one dead letter. Its error ends the redrive.
 func (r *redrive[Tx]) next(ctx context.Context, rec *Record) error {
+	if f := r.cfg.Filter; rec.Kind.asked() && f.Kind != rec.Kind && len(f.IDs) == 0 {
+		r.report.Held++
+		return nil
+	}
 	if !r.cfg.DryRun {
 		if err := r.pace.wait(ctx); err != nil {
 			return err

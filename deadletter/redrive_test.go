@@ -91,3 +91,28 @@ func TestRedriveEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// Kinds that may double an effect, or end the process, are redriven where they are asked for.
+func TestRedriveHolds(t *testing.T) {
+	t.Parallel()
+	for _, kind := range deadletter.Kinds() {
+		held := kind == deadletter.KindTooOld || kind == deadletter.KindTxEnded || kind == deadletter.KindCrashLoop
+		for name, test := range map[string]struct {
+			filter deadletter.Filter
+			held   bool
+		}{
+			"unnamed": {deadletter.Filter{}, held}, "kind": {deadletter.Filter{Kind: kind}, false}, "id": {deadletter.Filter{IDs: []int64{1}}, false},
+		} {
+			s := shelfOf(1)
+			(*s)[0].Kind, test.filter.Consumer = kind, "c"
+			report, err := deadletter.Redrive(t.Context(), s, s, func(context.Context, int, *consumer.Message) error { return nil }, &deadletter.RedriveConfig{Filter: test.filter})
+			want := deadletter.Report{Found: 1, Redriven: 1}
+			if test.held {
+				want = deadletter.Report{Held: 1}
+			}
+			if err != nil || report != want {
+				t.Errorf("%s, %s: %+v, %v", kind, name, report, err)
+			}
+		}
+	}
+}

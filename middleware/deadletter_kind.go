@@ -19,6 +19,8 @@ func kindOf(err error) deadletter.Kind {
 		return deadletter.KindNoEventID
 	case errors.Is(err, ErrTooOld):
 		return deadletter.KindTooOld
+	case errors.Is(err, dedupstore.ErrTxEnded):
+		return deadletter.KindTxEnded
 	case errors.Is(err, consumer.ErrUndecodable):
 		return deadletter.KindUndecodable
 	}

@@ -133,10 +133,10 @@ var cells = []struct {
 	{"for ever, Stop", failsForEver, stop, deadletter.KindGaveUp, 3},
 	{"for ever, DeadLetter", failsForEver, buries, deadletter.KindGaveUp, 3},
 	{"for ever, DeadLetter but for it", failsForEver, excepted, deadletter.KindGaveUp, 3},
-	{"ended transaction, KeepTrying", failsEnded, keepTrying, deadletter.KindPermanent, 1},
-	{"ended transaction, Stop", failsEnded, stop, deadletter.KindPermanent, 1},
-	{"ended transaction, DeadLetter", failsEnded, buries, deadletter.KindPermanent, 1},
-	{"ended transaction, DeadLetter but for it", failsEnded, excepted, deadletter.KindPermanent, 1},
+	{"ended transaction, KeepTrying", failsEnded, keepTrying, deadletter.KindTxEnded, 1},
+	{"ended transaction, Stop", failsEnded, stop, deadletter.KindTxEnded, 1},
+	{"ended transaction, DeadLetter", failsEnded, buries, deadletter.KindTxEnded, 1},
+	{"ended transaction, DeadLetter but for it", failsEnded, excepted, deadletter.KindTxEnded, 1},
 }
 
 // Each kind of failure under each policy: what becomes of the message, and of the database. A message that is done lets its offset be
