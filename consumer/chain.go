@@ -32,7 +32,8 @@ type topic struct {
 
 	partitionMessages int // Limits.PartitionMessages for this topic
 
-	links []Handler // all links of the chain and its branches
+	links     []Handler // all links of the chain and its branches
+	assignees []Assignee
 }
 
 // newTopic composes the chain of a topic link by link, so that each link can be asked for what it offers.
@@ -74,6 +75,11 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 		return fmt.Errorf("%w; Config.Middleware comes first", err)
 	}
 	t.chain, t.links = links[0], allLinks(links)
+	for _, h := range t.links {
+		if a, ok := h.(Assignee); ok {
+			t.assignees = append(t.assignees, a)
+		}
+	}
 	return errors.Join(checkOrder(0, links), validateLinks(nil, links))
 }
 
@@ -163,9 +169,11 @@ func checkOrder(outer Link, links []Handler) error {
 	return errors.Join(errs...)
 }
 
-const linkOrder = "Tracing, Logging, DeadLetter, Retry, Recover, Timeout, Dedup, the outermost first"
+const linkOrder = "Tracing, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
 
-func (l Link) once() bool { return l == LinkRetry || l == LinkDeadLetter || l == LinkDedup }
+func (l Link) once() bool {
+	return l == LinkRetry || l == LinkDeadLetter || l == LinkCrashLoop || l == LinkDedup
+}
 
 // String returns the name of the middleware.
 func (l Link) String() string {
@@ -176,6 +184,8 @@ func (l Link) String() string {
 		return "Logging"
 	case LinkDeadLetter:
 		return "DeadLetter"
+	case LinkCrashLoop:
+		return "CrashLoop"
 	case LinkRetry:
 		return "Retry"
 	case LinkRecover:
@@ -186,6 +196,17 @@ func (l Link) String() string {
 		return "Dedup"
 	default:
 		return fmt.Sprintf("Link(%d)", int(l))
+	}
+}
+
+// assigned tells the links that a partition begins.
+func (t *topic) assigned(partition int32) {
+	inFlight := 1
+	if t.order != PartitionOrder {
+		inFlight = t.partitionMessages
+	}
+	for _, a := range t.assignees {
+		a.Assigned(t.name, partition, inFlight)
 	}
 }
 

@@ -56,11 +56,21 @@ func DecodeTx[Tx, E any](decode func(*Message) (E, error), fn func(ctx context.C
 	return func(ctx context.Context, tx Tx, msg *Message) error {
 		event, err := decode(msg)
 		if err != nil {
-			return asPermanent(err)
+			return asPermanent(&undecodable{err})
 		}
 		return fn(ctx, tx, event)
 	}
 }
+
+// ErrUndecodable is found, by errors.Is, in every error that says that a message could not be decoded: in a *DecodeError, and in the
+// errors of DecodeTx's decode.
+var ErrUndecodable = errors.New("the message cannot be decoded")
+
+// undecodable marks an error of a decoder of the user's, and leaves its text alone.
+type undecodable struct{ error }
+
+func (e *undecodable) Unwrap() error        { return e.error }
+func (e *undecodable) Is(target error) bool { return target == ErrUndecodable }
 
 // asPermanent makes err permanent unless it already says what should happen.
 func asPermanent(err error) error {
@@ -98,6 +108,9 @@ func (e *DecodeError) Error() string {
 	}
 	return b.String()
 }
+
+// Is finds ErrUndecodable.
+func (e *DecodeError) Is(target error) bool { return target == ErrUndecodable }
 
 // Unwrap returns Err. Its text may contain parts of the value: do not log it where those must not appear.
 func (e *DecodeError) Unwrap() error { return e.Err }

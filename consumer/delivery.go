@@ -22,6 +22,7 @@ func (c *Consumer) Deliver(msg *Message) (*Delivery, error) {
 	if !ok {
 		return nil, fmt.Errorf("einmal: Config.Topics has no topic %q: correct Message.Topic, or add the topic", msg.Topic)
 	}
+	t.assigned(msg.Partition)
 	return &Delivery{topic: t, msg: *msg}, nil
 }
 

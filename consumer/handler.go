@@ -19,7 +19,7 @@ func (f HandlerFunc) Handle(ctx context.Context, msg *Message) error { return f(
 
 // Middleware wraps a Handler. In a list of middlewares the first is the outermost.
 //
-// What it returns may offer more by optional interfaces: Linker, Validator, Checker, Windower, Brancher.
+// What it returns may offer more by optional interfaces: Linker, Validator, Checker, Windower, Assignee, Brancher.
 type Middleware func(next Handler) Handler
 
 // TxHandler is a function that handles one message inside a transaction of type Tx, which its caller commits.
@@ -36,6 +36,17 @@ type Checker interface {
 // Brancher too.
 type Validator interface {
 	Validate(outside []Handler) error
+}
+
+// Assignee is implemented by links that do something else for the first messages of a partition than for the later ones: those after a
+// crash are delivered again, and one of them may be what the crash came from. They are found when the Consumer is made, so a message
+// costs nothing for it.
+type Assignee interface {
+	// Assigned is called when this process begins to hold the partition, before any of its messages is handled, and again each time
+	// that it comes back. inFlight is how many messages of it may have been in work at once, when whoever held it before ended. It
+	// must return soon, and do no input or output: all partitions of a rebalance wait for it. It may be called by several
+	// goroutines at once.
+	Assigned(topic string, partition int32, inFlight int)
 }
 
 // Brancher is implemented by links that hold chains of their own, a sequence of steps for example. Each branch is a chain, the
@@ -59,6 +70,7 @@ const (
 	LinkTracing    Link = iota + 1 // sees every attempt, and all that the inner links decided
 	LinkLogging                    // inside the span, so that its lines carry the trace
 	LinkDeadLetter                 // outside Retry, whose last word it acts on
+	LinkCrashLoop                  // outside Retry: what it gives up has had its attempts, each of which ended the process
 	LinkRetry                      // outside what makes one attempt; once per chain
 	LinkRecover                    // inside Retry, so that a panic is a failed attempt
 	LinkTimeout                    // inside Retry, so that each attempt has its own time

@@ -56,8 +56,10 @@ func (m *Message) Header(key string) (value []byte, ok bool) {
 
 // Result is what became of one attempt.
 type Result struct {
-	Duplicate bool // the event was recorded before: the handler did not run
-	Dead      bool // the message was written as a dead letter
+	Duplicate bool  // the event was recorded before: the handler did not run
+	Dead      bool  // the message was written as a dead letter
+	DeadErr   error // why it was
+	Skipped   bool  // the message is not for this consumer: middleware.Filter has skipped it
 
 	// The steps of the dedup transaction, zero where a step was not reached: BEGIN and record lie between Begin and
 	// HandlerStart, the handler between HandlerStart and HandlerEnd, COMMIT or ROLLBACK between HandlerEnd and End.

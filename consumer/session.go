@@ -60,6 +60,7 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	cl := newClaim(s.running, s.group, t, s.topicID(t.name), sess, sc)
 	cl.leave, cl.committed = s.leave, s.committedOffset(sc)
 	s.group.Resume(cl.ref()) // a pause survives losing the partition
+	t.assigned(cl.partition)
 	s.addClaim(cl)
 	defer s.removeClaim(cl)
 	s.hooks.partition(s.hooks.hooks.Assigned, cl)

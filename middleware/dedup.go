@@ -89,15 +89,7 @@ func (d *dedup[Tx]) Check(ctx context.Context) error {
 	if d.invalid != nil {
 		return d.invalid
 	}
-	c, ok := d.store.(dedupstore.Checker)
-	if !ok {
-		return nil
-	}
-	err := c.Check(ctx)
-	if errors.Is(err, dedupstore.ErrUnavailable) {
-		return consumer.RetryAfter(checkAgain, err) // the runner asks again until StartTimeout
-	}
-	return err
+	return checkIfAble(ctx, d.store)
 }
 
 // checkAgain is the pause between two checks of a database that does not answer.

@@ -4,7 +4,8 @@
 //	┌────────────────────────────────────────────────────────────────────────────────────────┐
 //	│ Tracing     outermost: one span per attempt, which knows what all inner links decided  │
 //	│ Logging     inside the span, so that its lines carry the trace                         │
-//	│ dead letter outside Retry: it acts on Retry's last word, GaveUp, and on Permanent      │
+//	│ DeadLetter  outside Retry: it acts on Retry's last word, GaveUp, and on Permanent      │
+//	│ CrashLoop   outside Retry: it gives up what has ended the process before               │
 //	│ Retry       outside all that makes one attempt: it decides what follows on a failure   │
 //	│ Recover     inside Retry: a panic is a failed attempt like any other                   │
 //	│ Timeout     inside Retry: each attempt has its own time                                │
@@ -16,7 +17,7 @@
 //	└────────────────────────────────────────────────────────────────────────────────────────┘
 //
 // Every link may be left out, and others may stand anywhere between them. consumer.New refuses a chain in which these stand in
-// another order, or in which Retry, a dead letter or Dedup stand twice; consumer.Linker tells it where a link belongs. Dedup is
+// another order, or in which DeadLetter, CrashLoop, Retry or Dedup stand twice; consumer.Linker tells it where a link belongs. Dedup is
 // not in a list because it is a Handler: it takes a function with a transaction, whose type must be that of the store.
 //
 // A failure travels from the inside to the outside: Dedup makes one attempt and rolls back; Recover makes an error of a

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -40,7 +41,7 @@ const (
 // Logging returns a middleware that writes one line for each attempt that is worth one. Nil for logger means slog.Default().
 //
 //	what became of the attempt              level
-//	success, duplicate                      Debug
+//	success, duplicate, skipped             Debug
 //	interrupted by a drain                  Info   the message comes again
 //	retry: another attempt follows          Warn
 //	dead letter                             Warn   written, and done with
@@ -89,7 +90,8 @@ func (l *logging) Handle(ctx context.Context, msg *consumer.Message) (err error)
 	}()
 	err = l.next.Handle(ctx, msg)
 	returned = true
-	l.write(ctx, msg, start, outcomeOf(ctx, msg, err), err, stack(err))
+	why := cmp.Or(err, msg.Result.DeadErr)
+	l.write(ctx, msg, start, outcomeOf(ctx, msg, err), why, stack(why))
 	return err
 }
 
@@ -110,6 +112,7 @@ type line struct {
 var lines = map[outcome]line{
 	outcomeSuccess:     {slog.LevelDebug, "einmal: handled a message"},
 	outcomeDuplicate:   {slog.LevelDebug, "einmal: skipped a duplicate"},
+	outcomeSkipped:     {slog.LevelDebug, "einmal: skipped a message that is not for this consumer"},
 	outcomeInterrupted: {slog.LevelInfo, "einmal: an attempt was interrupted, the message comes again"},
 	outcomeRetry:       {slog.LevelWarn, "einmal: an attempt has failed, another one follows"},
 	outcomeDeadLetter:  {slog.LevelWarn, "einmal: wrote a dead letter"},

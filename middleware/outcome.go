@@ -19,6 +19,7 @@ const (
 	outcomeSuccess     outcome = "success"
 	outcomeDuplicate   outcome = "duplicate"   // the event was recorded before: the handler did not run
 	outcomeDeadLetter  outcome = "dead_letter" // the message was written as a dead letter
+	outcomeSkipped     outcome = "skipped"     // by Filter
 	outcomeRetry       outcome = "retry"       // another attempt follows
 	outcomeGaveUp      outcome = "gave_up"     // all attempts have failed: OnFailure applies
 	outcomePermanent   outcome = "permanent"   // no attempt will help: OnFailure applies
@@ -29,7 +30,7 @@ const (
 
 // isError reports whether the message has not taken effect and something is wrong.
 func (o outcome) isError() bool {
-	return o != outcomeSuccess && o != outcomeDuplicate && o != outcomeInterrupted
+	return o != outcomeSuccess && o != outcomeDuplicate && o != outcomeSkipped && o != outcomeInterrupted
 }
 
 // outcomeOf names what became of an attempt that returned err.
@@ -37,6 +38,8 @@ func outcomeOf(ctx context.Context, msg *consumer.Message, err error) outcome {
 	switch {
 	case err == nil && msg.Result.Dead:
 		return outcomeDeadLetter
+	case err == nil && msg.Result.Skipped:
+		return outcomeSkipped
 	case err == nil && msg.Result.Duplicate:
 		return outcomeDuplicate
 	case err == nil:
@@ -45,7 +48,7 @@ func outcomeOf(ctx context.Context, msg *consumer.Message, err error) outcome {
 		return outcomePermanent
 	case consumer.IsGaveUp(err):
 		return outcomeGaveUp
-	case ctx.Err() != nil:
+	case interrupted(ctx):
 		return outcomeInterrupted
 	}
 	if _, delayed := consumer.Delay(err); delayed {
@@ -63,10 +66,12 @@ var errorTypes = []struct {
 	{consumer.ErrTombstone, "tombstone"},
 	{ErrTooOld, "too_old"},
 	{dedupstore.ErrInvalidKey, "invalid_key"},
+	{ErrCrashLoop, "crash_loop"},
 	{dedupstore.ErrTxEnded, "transaction_ended"},
 	{dedupstore.ErrLocked, "locked"},
 	{dedupstore.ErrOutcomeUnknown, "outcome_unknown"},
 	{ErrTimeout, "timeout"},
+	{consumer.ErrProcessingLimit, "timeout"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "canceled"},
 }

@@ -38,7 +38,7 @@ const (
 //
 // An error that is Permanent, RetryAfter or GaveUp passes: it already says what is wanted. A handler that answers with
 // RetryAfter is therefore asked again as often as it wishes, beyond attempts. Every error passes unchanged once ctx is done:
-// an attempt that a drain cut short has not failed.
+// an attempt that a drain cut short has not failed. One that ran longer than Topic.ProcessingLimit has.
 //
 // What the event is not to blame for is no reason to give it up: errors whose dedupstore.Class is Transient, Unavailable,
 // OutcomeUnknown or Misconfigured (a deadlock, a server that restarts, a missing table) are asked to be tried again without end,
@@ -105,7 +105,7 @@ func (r *retry) Handle(ctx context.Context, msg *consumer.Message) error {
 	excused := excusedBefore(msg.LastError)
 	failures := msg.Attempt - excused
 	switch {
-	case err == nil, ctx.Err() != nil:
+	case err == nil, interrupted(ctx):
 		return err
 	case isControl(err):
 		return excuse(excused, err)
@@ -146,6 +146,11 @@ func excusedBefore(last error) int {
 		return e.attempts
 	}
 	return 0
+}
+
+// interrupted reports whether ctx was ended by something that is no fault of the attempt: a drain, a rebalance, Abort.
+func interrupted(ctx context.Context) bool {
+	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), consumer.ErrProcessingLimit)
 }
 
 func isControl(err error) bool {

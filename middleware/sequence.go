@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +165,8 @@ func (st step) handle(ctx context.Context, m *consumer.Message) error {
 
 // sumUp adds what a step came to.
 func sumUp(sum *consumer.Result, res consumer.Result) {
-	sum.Dead = sum.Dead || res.Dead
+	sum.Dead, sum.DeadErr = sum.Dead || res.Dead, cmp.Or(sum.DeadErr, res.DeadErr)
+	sum.Skipped = sum.Skipped || res.Skipped
 	first := func(t *time.Time, other time.Time) {
 		if t.IsZero() {
 			*t = other

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -101,7 +102,7 @@ func (t *tracing) Handle(ctx context.Context, msg *consumer.Message) (err error)
 			if returned {
 				what = outcomeOf(ctx, msg, err)
 			}
-			t.describe(span, msg, what, err)
+			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr))
 			t.children(inner, msg, returned && !rolledBack(err))
 		}
 		span.End()

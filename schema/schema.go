@@ -33,7 +33,9 @@ type Component string
 
 // The components.
 const (
-	Dedup Component = "dedup" // the dedup stores: processed_event
+	Dedup      Component = "dedup"      // the dedup stores: processed_event
+	DeadLetter Component = "deadletter" // dead letters: dead_message
+	CrashLoop  Component = "crashloop"  // middleware.CrashLoop: started_message
 )
 
 // File is one SQL file: one or more statements that do nothing where they have been run before.

@@ -15,6 +15,9 @@ var commands = []command{
 	schemaPrint,
 	schemaApply,
 	schemaCheck,
+	deadList,
+	deadShow,
+	deadDiscard,
 	version,
 }
 

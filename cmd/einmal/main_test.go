@@ -71,7 +71,7 @@ func TestUsage(t *testing.T) {
 		{"schema apply -h", exitOK, "EINMAL_DATABASE_URL"},
 		{"schema print", exitUsage, "-db"},
 		{"schema print -db oracle", exitUsage, "postgres or sqlite"},
-		{"schema print -db postgres deduplication", exitUsage, "deduplication is no component of postgres: they are dedup"},
+		{"schema print -db postgres deduplication", exitUsage, "deduplication is no component of postgres: they are dedup deadletter crashloop"},
 		{"schema print -db postgres -table events=x", exitUsage, "no such table: they are processed_event"},
 		{"schema print -db postgres -table processed_event", exitUsage, "want name=other"},
 		{"schema print -db postgres -table processed_event=" + strings.Repeat("x", 64), exitUsage, "63 bytes"},

@@ -85,6 +85,11 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	return s.store.Once(ctx, key, fn)
 }
 
+// InTx implements dedupstore.Transactor.
+func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+	return s.store.InTx(ctx, fn)
+}
+
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run, and a driver that
 // prepares what bun gives it. It connects, looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }

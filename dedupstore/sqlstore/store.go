@@ -53,8 +53,9 @@ type Config struct {
 type Store struct{ store *sqltx.Store[*sql.Tx] }
 
 var (
-	_ dedupstore.Store[*sql.Tx] = (*Store)(nil)
-	_ dedupstore.Checker        = (*Store)(nil)
+	_ dedupstore.Store[*sql.Tx]      = (*Store)(nil)
+	_ dedupstore.Checker             = (*Store)(nil)
+	_ dedupstore.Transactor[*sql.Tx] = (*Store)(nil)
 )
 
 // New returns a Store on db, which stays the caller's to close, after the last Once has returned. The dialect is schema.Postgres
@@ -83,6 +84,11 @@ func New(db *sql.DB, dialect schema.Dialect, cfg *Config) *Store {
 // the service finds a connection; the others wait.
 func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx *sql.Tx) error) (ran bool, err error) {
 	return s.store.Once(ctx, key, fn)
+}
+
+// InTx implements dedupstore.Transactor.
+func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	return s.store.InTx(ctx, fn)
 }
 
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,

@@ -42,4 +42,5 @@
 //  18. dedupstore.ClassOf tells what an error asks for: Permanent for a key that is refused and a function that ended the
 //     transaction, Transient (ErrLocked) where another transaction has held the key for too long, Unavailable where the
 //     connection was lost in the function, OutcomeUnknown as in 13.
+//  19. A store that implements dedupstore.Transactor holds 5 to 9 and 13 for a transaction without a key, too.
 package storetest

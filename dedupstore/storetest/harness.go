@@ -144,14 +144,16 @@ const (
 	cut       need = "Harness.Cut is nil"
 	impatient need = "Harness.Impatient is nil"
 	checker   need = "the store is no dedupstore.Checker"
+	unkeyed   need = "the store is no dedupstore.Transactor"
 )
 
 // declined says what the case needs and h does not have, if there is something.
 func (c testCase[Tx]) declined(h Harness[Tx]) string {
 	_, checks := h.Store.(dedupstore.Checker)
+	_, transacts := h.Store.(dedupstore.Transactor[Tx])
 	has := map[need]bool{
 		nothing: true, other: h.Other != nil, spoil: h.Spoil != nil, end: h.End != nil,
-		lose: h.Lose != nil, brief: h.Brief != nil, cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks,
+		lose: h.Lose != nil, brief: h.Brief != nil, cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks, unkeyed: transacts,
 	}
 	if has[c.needs] {
 		return ""
@@ -184,5 +186,6 @@ func cases[Tx any]() []testCase[Tx] {
 		{"17 check", checker, (*suite[Tx]).check},
 		{"18 class of a key held for too long", brief, (*suite[Tx]).heldTooLong},
 		{"18 class of a lost connection", lose, (*suite[Tx]).lostConnection},
+		{"19 transaction without a key", unkeyed, (*suite[Tx]).unkeyed},
 	}
 }

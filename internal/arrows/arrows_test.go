@@ -32,7 +32,8 @@ var table = map[string]allowed{
 	"schema":                 {},
 	"janitor":                {module: []string{"schema"}},
 	"consumer":               {module: []string{"offsets"}, others: []string{sarama}},
-	"middleware":             {module: []string{"consumer", "dedupstore"}, others: []string{otel}},
+	"deadletter":             {module: []string{"consumer", "dedupstore"}},
+	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	"consumer/consumertest": {module: []string{"consumer"}},
@@ -44,6 +45,14 @@ var table = map[string]allowed{
 		module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "dedupstore/sqlstore", "schema"},
 		others: []string{bun},
 	},
+
+	"deadletter/pgxdeadletter": {module: []string{"deadletter", "deadletter/internal/deadsql", "schema"}, others: []string{pgx}},
+	"deadletter/sqldeadletter": {module: []string{"deadletter", "deadletter/internal/deadsql", "schema"}},
+	"deadletter/bundeadletter": {module: []string{"deadletter", "deadletter/internal/deadsql", "deadletter/sqldeadletter", "schema"}, others: []string{bun}},
+
+	// what the tables of dead letters, and their tests, share
+	"deadletter/internal/deadsql":  {module: []string{"deadletter", "dedupstore", "schema"}},
+	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it
 	"dedupstore/internal/record": {module: []string{"dedupstore", "schema"}},
@@ -61,7 +70,7 @@ var table = map[string]allowed{
 
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
-	"cmd/einmal": {module: []string{"schema"}, others: []string{pgx, "modernc.org/sqlite"}},
+	"cmd/einmal": {module: []string{"schema", "deadletter", "deadletter/sqldeadletter"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	"internal/...": {module: []string{"internal/..."}, others: []string{
 		sarama, pgx, "github.com/twmb/franz-go", "github.com/ory/dockertest/v3", "github.com/fergusstrange/embedded-postgres", "go.uber.org/goleak",
@@ -204,6 +213,8 @@ func TestBrokenArrowsAreFound(t *testing.T) {
 		"consumer/message.go:github.com/IBM/sarama":                                      "nothing of Kafka's client",
 		"consumer/x.go:github.com/einmal-go/einmal/middleware":                           "points the other way",
 		"consumer/x.go:github.com/einmal-go/einmal/internal/servers":                     "points the other way",
+		"deadletter/x.go:github.com/jackc/pgx/v5":                                        "may not depend on this module",
+		"consumer/x.go:github.com/einmal-go/einmal/deadletter":                           "points the other way",
 		"consumer/x.go:testing":                                                          "name ends with test",
 		"middleware/x.go:github.com/IBM/sarama":                                          "may not depend on this module",
 		"middleware/x.go:github.com/einmal-go/einmal/dedupstore/pgxstore":                "points the other way",

@@ -51,6 +51,9 @@ type orders struct {
 	InTurn    bool          // the handler is takeTurn
 	Attempts  int           // of middleware.Retry, 5 by default
 	Drain     time.Duration // consumer.Config.DrainTimeout
+	Dead      bool          // the handler of Event fails for good, and its dead letter is struck
+	CrashLoop bool          // the handler of Event ends the process each time, against which middleware.CrashLoop stands
+	Redrive   bool          // the process redrives dead letters, and consumes nothing
 }
 
 // What a child says on standard output, and hears on standard input.
@@ -99,7 +102,11 @@ func childMain(text string) (status int) {
 	context.AfterFunc(ctx, func() { say(sayEnding) })
 	go c.listen()
 	say(sayUp)
-	if err := c.consume(ctx); err != nil {
+	run := c.consume
+	if o.Redrive {
+		run = c.redrive
+	}
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -190,6 +197,12 @@ func (c *child) topic(pool *pgxpool.Pool) consumer.Topic {
 		Handler:    middleware.Dedup(s, c.handle, nil),
 		Order:      c.Order,
 		Workers:    workers(c.Order),
+	}
+	if c.Dead {
+		c.mortal(pool, &t)
+	}
+	if c.CrashLoop {
+		c.looping(pool, &t)
 	}
 	if c.edit != nil {
 		c.edit(&t)

@@ -55,6 +55,31 @@ func TestFailureMatrix(t *testing.T) {
 	}
 }
 
+// TestFailures checks that each row about a message that fails names tests, and that they exist.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/docs/failures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testsOf(t, os.DirFS(root))
+	rows, named := matrixRows(string(text)), map[string]bool{}
+	for _, row := range rows {
+		if len(row.tests()) == 0 {
+			t.Errorf("%q names no test", row[0])
+		}
+		for _, name := range row.tests() {
+			named[name] = true
+			if err := tests.find(name); err != nil {
+				t.Errorf("%q: %v", row[0], err)
+			}
+		}
+	}
+	if len(rows) < 25 || len(named) < 60 {
+		t.Errorf("%d rows and %d tests: were all found?", len(rows), len(named))
+	}
+}
+
 // TestKafkaRules checks that no rule and no report is left out, that each names a test or says why there is none, and that the tests
 // exist.
 func TestKafkaRules(t *testing.T) {

@@ -25,6 +25,9 @@ type Dialect interface {
 	// RecordError explains why a key was not recorded. The transaction has been rolled back; ask works outside of it.
 	RecordError(ctx context.Context, key dedupstore.Key, err error, ask Query) error
 
+	// BeginError explains why a transaction without a key was not begun. It has been rolled back.
+	BeginError(ctx context.Context, err error) error
+
 	// FunctionError gives the function's error the class that the store knows, and leaves it as it is if it knows none. lost
 	// says that the connection is gone.
 	FunctionError(err error, lost bool) error

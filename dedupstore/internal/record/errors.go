@@ -110,3 +110,14 @@ type silent struct {
 
 func (e *silent) Error() string { return e.text }
 func (e *silent) Unwrap() error { return e.err }
+
+// beginError is BeginError for a dialect that knows the error's class.
+func (e *explainer) beginError(ctx context.Context, class dedupstore.Class, err error) error {
+	if ctx.Err() != nil {
+		return e.Done(ctx, err)
+	}
+	if class == dedupstore.Unclassified {
+		class = dedupstore.Unavailable // nothing in it can be wrong but the connection
+	}
+	return e.as(class, "begin: %w", err)
+}

@@ -105,6 +105,11 @@ func (p *Postgres) misconfigurationError(ctx context.Context, code string, err e
 	return p.as(class, "record the event: %w", err)
 }
 
+// BeginError implements Dialect.
+func (p *Postgres) BeginError(ctx context.Context, err error) error {
+	return p.beginError(ctx, classOfState(StateOf(err)), err)
+}
+
 // FunctionError implements Dialect.
 func (p *Postgres) FunctionError(err error, lost bool) error {
 	code := StateOf(err)

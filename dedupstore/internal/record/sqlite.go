@@ -105,6 +105,11 @@ func sqliteClass(code int) dedupstore.Class {
 	return dedupstore.Unclassified
 }
 
+// BeginError implements Dialect.
+func (s *SQLite) BeginError(ctx context.Context, err error) error {
+	return s.beginError(ctx, sqliteClass(sqliteCode(err)), err)
+}
+
 // FunctionError implements Dialect.
 func (s *SQLite) FunctionError(err error, _ bool) error {
 	return inClass(sqliteClass(sqliteCode(err)), err)

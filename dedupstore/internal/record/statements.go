@@ -15,6 +15,10 @@ type Statements struct {
 	// set before the row is inserted, but after the table itself was locked: a wait for a migration has to be ended by the client.
 	Guarded bool
 
+	// Unkeyed begins a transaction without a record: it sets the time-out of an idle transaction, and marks the transaction for
+	// Same. Empty where the dialect has neither.
+	Unkeyed string
+
 	// Same answers with a text that is empty, or with null, unless the transaction of Record is the current one still. In one in
 	// which a statement failed it fails. Empty where COMMIT tells, and Begin fails within a transaction.
 	Same string
@@ -25,6 +29,7 @@ func postgresStatements(cfg *Config, form Form) Statements {
 	return Statements{
 		Record:  fmt.Sprintf(recordSQL[form], cfg.tableSQL(), consumer, restoreSQL),
 		Guarded: true,
+		Unkeyed: fmt.Sprintf(unkeyedSQL, milliseconds(cfg.IdleTimeout)),
 		Same:    "select current_setting('" + keptSetting + "', true)",
 	}
 }
@@ -41,6 +46,9 @@ const guardedSQL = `case when set_config('` + keptSetting + `', current_setting(
 when set_config('lock_timeout', '%d', true) is null then null
 when set_config('idle_in_transaction_session_timeout', '%d', true) is null then null
 else $2 end`
+
+// unkeyedSQL leaves the session's lock_timeout alone.
+const unkeyedSQL = `select set_config('` + keptSetting + `', current_setting('lock_timeout'), true), set_config('idle_in_transaction_session_timeout', '%d', true)`
 
 // restoreSQL brings back the session's own lock_timeout, for the function's statements. What RETURNING lists is evaluated after
 // the row, and any wait for it.

@@ -90,25 +90,30 @@ func (c *call[T]) within(limit time.Duration, f func() error) error {
 
 // begin begins a transaction and records the key. After an error it must be rolled back.
 func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Key) (inserted bool, err error) {
+	if err := c.beginTx(ctx, form); err != nil {
+		return false, err
+	}
+	return c.record(ctx, key)
+}
+
+// beginTx begins a transaction. After an error it must be rolled back.
+func (c *call[T]) beginTx(ctx context.Context, form record.Form) error {
 	if c.hanging {
-		return false, errBroken // by the probe
+		return errBroken // by the probe
 	}
 	c.cancel()
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel, c.texts = cancel, c.store.dialect.Statements(form)
 	stop := context.AfterFunc(ctx, cancel) // BEGIN is given up with the call
-	err = c.within(c.store.cfg.RecordTimeout(), func() (err error) {
+	err := c.within(c.store.cfg.RecordTimeout(), func() (err error) {
 		c.tx, err = c.start(lasting, &sql.TxOptions{Isolation: c.store.driver.Isolation})
 		c.opened = err == nil
 		return err
 	})
-	switch {
-	case !stop() && ctx.Err() != nil:
-		return false, errors.Join(context.Cause(ctx), err)
-	case err != nil:
-		return false, err
+	if !stop() && ctx.Err() != nil {
+		return errors.Join(context.Cause(ctx), err)
 	}
-	return c.record(ctx, key)
+	return err
 }
 
 // record sends the record. No row is no insertion.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/deadletter/sqldeadletter"
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// graveyard is a database with three dead letters.
+func graveyard(t *testing.T, url string, dialect schema.Dialect) {
+	t.Helper()
+	einmal(t, url, "schema", "apply").want(t, exitOK)
+	db, err := (&urlFlags{url: url}).open(t.Context(), &environment{getenv: func(string) string { return "" }}, dialect, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	table := sqldeadletter.New(db, dialect, nil)
+	for i, kind := range []deadletter.Kind{deadletter.KindGaveUp, deadletter.KindNoEventID, deadletter.KindGaveUp} {
+		msg := &consumer.Message{
+			Topic: fmt.Sprint("orders", i), Partition: 1, Offset: int64(40 + i), Value: []byte("top secret"), Timestamp: time.Unix(1, 0),
+			Headers: []consumer.Header{{Key: "h", Value: []byte("header value")}},
+		}
+		rec := deadletter.NewRecord(msg, dedupstore.Key{Consumer: "billing", Event: fmt.Sprint("e", i)})
+		rec.Kind, rec.ErrorType, rec.Error = kind, "23505", "no\x1b[31m good"
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Write(context.Background(), tx, rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDead(t *testing.T) {
+	t.Parallel()
+	for dialect, url := range map[schema.Dialect]string{schema.Postgres: serverstest.DatabaseURL(t), schema.SQLite: "file:" + t.TempDir() + "/db"} {
+		t.Run(string(dialect), func(t *testing.T) {
+			t.Parallel()
+			graveyard(t, url, dialect)
+			r := einmal(t, url, "dead", "list")
+			r.want(t, exitOK, "orders0[1]@40", "gave_up", "no [31m good", "listed: 3 of 3")
+			if strings.Contains(r.out, "secret") || strings.Contains(r.out, "\x1b") {
+				t.Errorf("it shows too much: %s", r.out)
+			}
+			einmal(t, url, "dead", "list", "-limit", "1").want(t, exitOK, "listed: 1 of 3")
+			einmal(t, url, "dead", "list", "-topic", "orders1", "-since", "1h", "-consumer", "billing", "-error", "23505").want(t, exitOK, "orders1[1]@41", "listed: 1 of 1")
+			einmal(t, url, "dead", "list", "-until", "1h").want(t, exitOK, "listed: 0 of 0")
+
+			r = einmal(t, url, "dead", "list", "-json", "-kind", "no_event_id")
+			r.want(t, exitOK)
+			var facts deadFacts
+			if err := json.Unmarshal([]byte(r.out), &facts); err != nil || facts.Offset != 41 || facts.Event != "e1" {
+				t.Errorf("%v: %s", err, r.out)
+			}
+			id := fmt.Sprint(facts.ID)
+			r = einmal(t, url, "dead", "show", id)
+			r.want(t, exitOK, `"offset": 41`)
+			if strings.Contains(r.out, "value") {
+				t.Errorf("it shows the message: %s", r.out)
+			}
+			einmal(t, url, "dead", "show", "-message", id).want(t, exitOK, `"value": "dG9wIHNlY3JldA=="`, `"text": "header value"`)
+			einmal(t, url, "dead", "show", "999").want(t, exitNo, "dead letter 999")
+
+			einmal(t, url, "dead", "discard").want(t, exitUsage, "say which")
+			einmal(t, url, "dead", "discard", "-all", id).want(t, exitUsage, "-all is for all")
+			einmal(t, url, "dead", "discard", "-dry-run", "-kind", "gave_up").want(t, exitOK, "would discard: 2")
+			einmal(t, url, "dead", "discard", id).want(t, exitOK, "discarded: 1")
+			einmal(t, url, "dead", "discard", id).want(t, exitOK, "discarded: 0")
+			einmal(t, url, "dead", "discard", "-all").want(t, exitOK, "discarded: 2")
+			einmal(t, url, "dead", "list").want(t, exitOK, "listed: 0 of 0")
+		})
+	}
+}
+
+func TestDeadUsage(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"dead show -db sqlite":           "name the ids",
+		"dead list -db sqlite x7":        "x7 is no id",
+		"dead list -db sqlite -since 7":  "want 2026-01-02",
+		"dead list -db sqlite -limit 0":  "at least 1",
+		"dead list -db sqlite":           "EINMAL_DATABASE_URL",
+		"dead list -table processed=x":   "-db",
+		"dead discard -db sqlite -all 0": "0 is no id",
+	} {
+		einmal(t, "", strings.Fields(args)...).want(t, exitUsage, says)
+	}
+	url := "file:" + t.TempDir() + "/db"
+	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)
+	einmal(t, url, "dead", "list").want(t, exitNo, "dead_message")
+}

@@ -1,0 +1,85 @@
+package deadsql
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// Config is the configuration of a table. The packages' own Config types have the same fields, and their documentation.
+type Config struct {
+	Schema       string
+	Table        string
+	StartedTable string
+	RecordTable  string
+	MaxBytes     int64
+	LeaveOut     bool
+}
+
+const (
+	deadMessage     = "dead_message"
+	startedMessage  = "started_message"
+	processedEvent  = "processed_event"
+	defaultMaxBytes = 32 << 20
+	maxIdentifier   = 63 // bytes, PostgreSQL's
+)
+
+func (c Config) withDefaults() Config {
+	c.Table = cmp.Or(c.Table, deadMessage)
+	c.StartedTable = cmp.Or(c.StartedTable, startedMessage)
+	c.RecordTable = cmp.Or(c.RecordTable, processedEvent)
+	c.MaxBytes = cmp.Or(c.MaxBytes, defaultMaxBytes)
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	for _, name := range []struct{ field, value string }{{"Schema", c.Schema}, {"Table", c.Table}, {"StartedTable", c.StartedTable}, {"RecordTable", c.RecordTable}} {
+		if len(name.value) > maxIdentifier || strings.IndexByte(name.value, 0) >= 0 {
+			errs = append(errs, fmt.Errorf("invalid Config.%s: %d bytes: PostgreSQL allows names of up to %d bytes, none of them NUL", name.field, len(name.value), maxIdentifier))
+		}
+	}
+	if c.MaxBytes < 0 {
+		errs = append(errs, fmt.Errorf("invalid Config.MaxBytes: %d: make it positive, or leave it zero for the default", c.MaxBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// name is a table as it stands in SQL.
+func (c Config) name(table string) string {
+	if c.Schema == "" {
+		return quote(table)
+	}
+	return quote(c.Schema) + "." + quote(table)
+}
+
+// tables is the configuration for package schema.
+func (c Config) tables() *schema.Config {
+	return &schema.Config{Schema: c.Schema, Tables: map[string]string{deadMessage: c.Table, startedMessage: c.StartedTable}}
+}
+
+// quote makes an identifier of a name as it is spelled in the catalogue.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// base is what all tables have in common.
+type base struct {
+	pkg     string // begins each error
+	cfg     Config
+	dialect *dialect
+	pool    Conn
+	invalid error // what is wrong with the configuration
+}
+
+func newBase(pkg string, name schema.Dialect, cfg Config, pool Conn, invalid error) *base {
+	cfg = cfg.withDefaults()
+	d, err := dialectOf(name)
+	b := &base{pkg: pkg, cfg: cfg, dialect: d, pool: pool}
+	if err := errors.Join(invalid, err, cfg.validate()); err != nil {
+		b.invalid = dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %w", pkg, err))
+	}
+	return b
+}

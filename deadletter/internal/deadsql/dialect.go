@@ -1,0 +1,94 @@
+package deadsql
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/einmal-go/einmal/schema"
+)
+
+// Conn sends statements, within a transaction or without.
+type Conn interface {
+	Exec(ctx context.Context, text string, args ...any) (affected int64, err error)
+	Query(ctx context.Context, text string, args ...any) (Rows, error)
+}
+
+// Rows are the rows of an answer. Close may be called twice.
+type Rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close() error
+}
+
+// dialect is what differs between databases.
+type dialect struct {
+	name   schema.Dialect
+	mark   string // before the number of a parameter
+	skip   string // behind a select that locks its rows, and does not wait
+	chosen string // rows by their ids, which a select in place of %s finds
+	json   string // behind a parameter, or a column, that is JSON
+	text   string // behind a column of JSON that is read as a text
+	now    string
+	time   func(t time.Time) any
+}
+
+var dialects = map[schema.Dialect]*dialect{
+	schema.Postgres: {
+		name: schema.Postgres, mark: "$", skip: " for update skip locked", chosen: "id = any(array(%s))", json: "::jsonb", text: "::text",
+		now:  "clock_timestamp()",
+		time: func(t time.Time) any { return t },
+	},
+	schema.SQLite: {
+		name: schema.SQLite, mark: "?", chosen: "id in (%s)",
+		now:  "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+		time: func(t time.Time) any { return t.UTC().Format(sqliteTime) },
+	},
+}
+
+// sqliteTime is the form in which SQLite's own strftime writes it, so that texts are in the order of the times.
+const sqliteTime = "2006-01-02T15:04:05.000Z"
+
+func dialectOf(name schema.Dialect) (*dialect, error) {
+	if d, ok := dialects[name]; ok {
+		return d, nil
+	}
+	return dialects[schema.Postgres], fmt.Errorf("the dialect %q is not known: use schema.Postgres or schema.SQLite", name)
+}
+
+func (d *dialect) param(n int) string { return d.mark + strconv.Itoa(n) }
+
+// timeArg is an argument for a column that may be null.
+func (d *dialect) timeArg(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return d.time(t)
+}
+
+// bytesArg keeps nil and empty apart, whatever the driver thinks of them.
+func bytesArg(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// readTime takes a time, or SQLite's text of one. What was edited by hand into something else is no time.
+func readTime(v any) time.Time {
+	switch v := v.(type) {
+	case time.Time:
+		return v.UTC()
+	case string:
+		for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
+			if t, err := time.Parse(layout, v); err == nil {
+				return t.UTC()
+			}
+		}
+	case []byte:
+		return readTime(string(v))
+	}
+	return time.Time{}
+}

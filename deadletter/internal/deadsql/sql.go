@@ -1,0 +1,33 @@
+package deadsql
+
+import (
+	"context"
+	"database/sql"
+)
+
+// SQL makes a Conn of a *sql.DB or a *sql.Tx.
+func SQL(c SQLConn) Conn { return sqlConn{c} }
+
+// SQLConn is what both have.
+type SQLConn interface {
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+}
+
+type sqlConn struct{ SQLConn }
+
+func (c sqlConn) Exec(ctx context.Context, text string, args ...any) (int64, error) {
+	res, err := c.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (c sqlConn) Query(ctx context.Context, text string, args ...any) (Rows, error) {
+	rows, err := c.QueryContext(ctx, text, args...) //nolint:rowserrcheck // the caller's
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}

@@ -1,0 +1,50 @@
+package sqltx
+
+import (
+	"context"
+
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
+)
+
+// InTx implements dedupstore.Transactor.
+func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) error) error {
+	if err := s.dialect.Invalid(s.invalid, nil); err != nil {
+		return err
+	}
+	if err := s.places().Enter(ctx); err != nil {
+		return s.dialect.Place(err)
+	}
+	c, err := s.open(ctx, s.places().Leave)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return s.dialect.Waiting(ctx)
+	case err != nil:
+		return s.dialect.ConnectError(err)
+	}
+	defer c.close()
+
+	err = c.beginTx(ctx, record.Upsert)
+	if err == nil && c.texts.Unkeyed != "" {
+		err = c.unkeyed(ctx)
+	}
+	if err != nil {
+		c.rollback()
+		catchUp(ctx)
+		if s.dialect.GiveUp(err) {
+			c.broken = true
+		}
+		return s.dialect.BeginError(ctx, err)
+	}
+	if err := c.run(ctx, fn); err != nil {
+		return err
+	}
+	return c.commit()
+}
+
+// unkeyed sends what stands in place of the record.
+func (c *call[T]) unkeyed(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
+	defer stop()
+	_, err := c.sql().ExecContext(ctx, c.texts.Unkeyed)
+	return err
+}

@@ -1,0 +1,54 @@
+package pgxstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
+)
+
+// InTx implements dedupstore.Transactor: one round trip for BEGIN and the time-out, those of fn, and one for COMMIT. IdleTimeout and
+// CommitTimeout are as for Once.
+func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	if err := s.sql.Invalid(s.invalid, nil); err != nil {
+		return err
+	}
+	if err := s.places.Enter(ctx); err != nil {
+		return s.sql.Place(err)
+	}
+	defer s.places.Leave()
+	conn, err := s.pool.Acquire(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return s.sql.Waiting(ctx)
+	case err != nil:
+		return s.sql.ConnectError(err)
+	}
+	defer conn.Release()
+
+	tx, err := s.beginUnkeyed(ctx, conn.Conn())
+	defer s.rollback(ctx, tx) // does nothing after a commit
+	if err != nil {
+		if s.sql.GiveUp(err) {
+			_ = conn.Conn().Close(ctx)
+		}
+		return s.sql.BeginError(ctx, err)
+	}
+	if err := s.run(ctx, tx, fn); err != nil {
+		return err
+	}
+	return s.commit(ctx, tx)
+}
+
+// beginUnkeyed returns a tx that is not nil even if there is an error.
+func (s *Store) beginUnkeyed(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout())
+	defer cancel()
+	var batch pgx.Batch
+	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	batch.Queue(s.sql.Statements(record.Upsert).Unkeyed)
+	results := conn.SendBatch(ctx, &batch)
+	err := results.Close()
+	return results.Tx(), err
+}

@@ -1,0 +1,235 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// DeadLetterConfig is what can be chosen about DeadLetter. Nil means all defaults.
+type DeadLetterConfig struct {
+	// Except are kinds of failure that make no dead letter: their errors go on to the topic's OnFailure, which keeps trying or
+	// stops. A topic in which a message without an id means that the producer is broken may say {deadletter.KindNoEventID} together
+	// with consumer.Stop.
+	Except []deadletter.Kind
+
+	// PerSecond is how many dead letters a topic writes in a second of this process, after the first ten seconds' worth of them.
+	// Messages that come faster are parked, with all that is ordered behind them, and run again when it is their turn: some may
+	// have been cured by then. Defaults to 10: dead letters are for exceptions, and where every message fails, an hour of it
+	// should be a table that somebody can look through, not the whole topic. Negative means no limit.
+	PerSecond float64
+
+	// ErrorText makes the texts of errors for dead letters. Defaults to deadletter.Text, which masks what looks like a secret or like
+	// a part of the message. What it returns is cut to deadletter.MaxText bytes.
+	ErrorText func(err error, msg *consumer.Message) string
+
+	// Logger is told, once a minute at most, that dead letters cannot be written, or come faster than PerSecond. The dead letters
+	// themselves are in the lines of Logging. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultDeadPerSecond = 10
+	deadBurst            = 10 * time.Second // so long it may take to write at once what has not been written before
+	deadWriteTimeout     = 10 * time.Second
+	deadLogEvery         = time.Minute
+)
+
+// deadRetry are the pauses between attempts to write a dead letter.
+var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
+
+// DeadLetter returns a middleware that takes a message out of the way for which no attempt will help (consumer.Permanent), or whose
+// attempts have all failed (*consumer.GaveUp, which Retry inside it returns). It writes a dead letter through dead, in one transaction
+// of store with the record of the event: then the message has taken its effect, and its offset may be committed. store must be that
+// of the Dedup inside, or one on the same table. Other errors pass.
+//
+// The record's key is that of Dedup, msg.Consumer and msg.EventID. Where there is no id that can be recorded, it is the message's place:
+// see deadletter.Place. If the key was recorded before, the effect is there already, or the dead letter was written by an earlier
+// delivery: nothing is written, and msg.Result.Duplicate is set. Otherwise msg.Result.Dead is.
+//
+// A handler that ended the transaction itself (dedupstore.ErrTxEnded) may have committed the record of an effect that is not
+// complete. Its dead letter is keyed by the place, so that this record does not hide it.
+//
+// As long as a dead letter cannot be written, because the database is away, its table is missing, or the message is larger than that
+// takes, the message stays and is tried again, after 1 s, then twice as long each time up to 1 min: the answer is a
+// consumer.RetryAfter, so that OnFailure does not see it.
+//
+// Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker.
+func DeadLetter[Tx any](store dedupstore.Store[Tx], dead deadletter.Writer[Tx], cfg *DeadLetterConfig) consumer.Middleware {
+	d := deadLetter[Tx]{store: store, dead: dead}
+	if cfg != nil {
+		d.cfg = *cfg
+	}
+	d.invalid = d.validate()
+	if d.cfg.Logger == nil {
+		d.cfg.Logger = slog.Default()
+	}
+	if d.cfg.ErrorText == nil {
+		d.cfg.ErrorText = deadletter.Text
+	}
+	if d.cfg.PerSecond == 0 {
+		d.cfg.PerSecond = defaultDeadPerSecond
+	}
+	return func(next consumer.Handler) consumer.Handler {
+		return &deadLetter[Tx]{
+			next: next, store: d.store, dead: d.dead, cfg: d.cfg, invalid: d.invalid,
+			turns: newTurns(d.cfg.PerSecond, deadBurst),
+		}
+	}
+}
+
+type deadLetter[Tx any] struct {
+	next    consumer.Handler
+	store   dedupstore.Store[Tx]
+	dead    deadletter.Writer[Tx]
+	cfg     DeadLetterConfig
+	invalid error // what is wrong with the configuration
+
+	turns *turns
+	storm seldom // says that they come too fast
+	stuck seldom // says that they cannot be written
+}
+
+func (d *deadLetter[Tx]) validate() error {
+	var errs []error
+	if d.store == nil {
+		errs = append(errs, errors.New("middleware.DeadLetter: the store is nil: pass the one that Dedup has"))
+	}
+	if d.dead == nil {
+		errs = append(errs, errors.New("middleware.DeadLetter: the table is nil: pass pgxdeadletter.New(pool, nil), for example"))
+	}
+	for _, kind := range d.cfg.Except {
+		if !slices.Contains(deadletter.Kinds(), kind) {
+			errs = append(errs, fmt.Errorf("middleware.DeadLetter: DeadLetterConfig.Except has %q, which is no kind of failure: use the constants of package deadletter", kind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Link implements consumer.Linker.
+func (d *deadLetter[Tx]) Link() consumer.Link { return consumer.LinkDeadLetter }
+
+// Validate implements consumer.Validator.
+func (d *deadLetter[Tx]) Validate([]consumer.Handler) error { return d.invalid }
+
+// Check implements consumer.Checker.
+func (d *deadLetter[Tx]) Check(ctx context.Context) error {
+	if d.invalid != nil {
+		return d.invalid
+	}
+	return errors.Join(checkIfAble(ctx, d.store), checkIfAble(ctx, d.dead))
+}
+
+// Handle implements consumer.Handler.
+func (d *deadLetter[Tx]) Handle(ctx context.Context, msg *consumer.Message) error {
+	if d.invalid != nil {
+		return d.invalid // not permanent: nothing is wrong with the message
+	}
+	err := d.next.Handle(ctx, msg)
+	if err == nil || interrupted(ctx) || !consumer.IsPermanent(err) && !consumer.IsGaveUp(err) {
+		return err
+	}
+	kind := kindOf(err)
+	if slices.Contains(d.cfg.Except, kind) {
+		return err
+	}
+	return d.bury(ctx, msg, kind, err)
+}
+
+// bury writes the dead letter, or has the message come again for it.
+func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind deadletter.Kind, err error) error {
+	w := waitingBefore(msg.LastError)
+	w.error = err
+	now := time.Now()
+	if w.turn.IsZero() {
+		w.turn = d.turns.next(now)
+	}
+	if delay := w.turn.Sub(now); delay > 0 {
+		if n, ok := d.storm.now(now, deadLogEvery); ok {
+			d.cfg.Logger.WarnContext(ctx, "einmal: dead letters come faster than DeadLetterConfig.PerSecond allows, messages wait for their turn",
+				slog.String(string(keyTopic), msg.Topic), slog.String(string(keyErrorType), errorType(err)), slog.Int("waited", n))
+		}
+		return consumer.RetryAfter(delay, w)
+	}
+	if w.own = d.write(ctx, msg, kind, err); w.own == nil {
+		return nil
+	}
+	if interrupted(ctx) {
+		return err // it comes again
+	}
+	w.failures++
+	if n, ok := d.stuck.now(now, deadLogEvery); ok {
+		d.cfg.Logger.ErrorContext(ctx, "einmal: a dead letter cannot be written, the message stays",
+			slog.String(string(keyTopic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(keyOffset), msg.Offset),
+			slog.String("error", cut(d.cfg.ErrorText(w.own, msg), maxErrorText)), slog.Int("attempts", n))
+	}
+	ceiling := deadRetry.ceiling(w.failures)
+	return consumer.RetryAfter(ceiling/2+jitter(ceiling/2), w)
+}
+
+// write makes one attempt to write the dead letter.
+func (d *deadLetter[Tx]) write(ctx context.Context, msg *consumer.Message, kind deadletter.Kind, err error) error {
+	if ctx.Err() != nil { // the attempt has overrun Topic.ProcessingLimit; this is not a part of it
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadWriteTimeout)
+	defer cancel()
+	var failed error
+	for _, event := range eventsOf(msg, err) {
+		key := dedupstore.Key{Consumer: msg.Consumer, Event: event}
+		ran, own := d.once(ctx, msg, key, d.record(ctx, msg, key, kind, err))
+		switch {
+		case own == nil && ran:
+			msg.Result.Dead, msg.Result.DeadErr, msg.Result.Duplicate = true, err, false
+			return nil
+		case own == nil:
+			msg.Result.Duplicate, msg.Result.HandlerStart, msg.Result.HandlerEnd = true, time.Time{}, time.Time{}
+			return nil
+		}
+		failed = own
+		if dedupstore.ClassOf(own) != dedupstore.Permanent {
+			break // the next key would not do better
+		}
+	}
+	return failed
+}
+
+// eventsOf are the second halves of the keys to try, in their order: a store may refuse the first.
+func eventsOf(msg *consumer.Message, err error) []string {
+	place := deadletter.Place(msg)
+	if msg.EventIDErr != nil || msg.EventID == "" || errors.Is(err, dedupstore.ErrTxEnded) {
+		return []string{place}
+	}
+	return []string{msg.EventID, place}
+}
+
+// once runs the transaction, and keeps the times of its steps.
+func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key dedupstore.Key, rec *deadletter.Record) (ran bool, err error) {
+	res := &msg.Result
+	res.Begin, res.HandlerStart, res.HandlerEnd = time.Now(), time.Time{}, time.Time{}
+	defer func() { res.End = time.Now() }()
+	return d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
+		defer func() { res.HandlerEnd = time.Now() }()
+		res.HandlerStart = time.Now()
+		return d.dead.Write(ctx, tx, rec)
+	})
+}
+
+func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {
+	rec := deadletter.NewRecord(msg, key)
+	rec.Kind, rec.ErrorType = kind, errorType(err)
+	rec.Error = plain(d.cfg.ErrorText(err, msg), deadletter.MaxText)
+	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
+		rec.TraceID = sc.TraceID().String()
+	}
+	return rec
+}

@@ -1,0 +1,10 @@
+-- crashloop: the messages whose handler was begun right after a partition was assigned, and has not returned: what ends the process each time is
+-- known by its count. Rows go when the handler returns.
+
+create table if not exists started_message (
+  consumer_id text    not null,
+  event_id    text    not null,
+  starts      integer not null default 1,
+  started_at  text    not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+  primary key (event_id, consumer_id)
+) without rowid;
