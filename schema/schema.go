@@ -33,7 +33,8 @@ type Component string
 
 // The components.
 const (
-	Dedup Component = "dedup" // the dedup stores: processed_event
+	Dedup  Component = "dedup"  // the dedup stores: processed_event
+	Outbox Component = "outbox" // package outbox: outbox_event, outbox_lease, outbox_mode
 )
 
 // File is one SQL file: one or more statements that do nothing where they have been run before.
