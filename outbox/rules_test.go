@@ -92,7 +92,7 @@ func TestTakeBackComesFirst(t *testing.T) {
 	b.insert("1", "2")
 	// a relay that claimed them, and died: its lease has expired, the claim of the rows by the clock has not
 	b.exec(`update outbox_event set status = 'PUBLISHING', claims = 1, claim_epoch = 1, claimed_until = clock_timestamp() + interval '1 hour'`)
-	b.exec(`insert into outbox_lease (bucket, owner, epoch, leased_until) select distinct bucket, 'dead', 1, clock_timestamp() - interval '1 second' from outbox_event`)
+	b.exec(`insert into outbox_lease (bucket, owner, epoch, leased_until) select distinct bucket, 'dead', 1, now() - interval '1 second' from outbox_event`)
 	b.insert("3", "4")
 	r := start(t, b.config(outbox.TwoPhase))
 	eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
