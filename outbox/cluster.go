@@ -103,7 +103,7 @@ func (c *cluster) addresses() (list []string) {
 	list = append(list, c.brokers...)
 	slices.Sort(list)
 	list = slices.Compact(list)
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) //nolint:gosec // no secret
 	return list
 }
 

@@ -120,7 +120,7 @@ func (d *dispatcher) poll(ctx context.Context) (found []int64, err error) {
 			return nil
 		})
 	})
-	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) //nolint:gosec // no secret
 	return found, err
 }
 

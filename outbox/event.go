@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -62,8 +63,8 @@ var ErrInvalidEvent = errors.New("invalid event")
 // NewID returns a UUID of version 7: what Event.ID is by default.
 func NewID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:])                       // never fails
-	ms := uint64(max(0, time.Now().UnixMilli())) //nolint:gosec // not negative
+	_, _ = rand.Read(b[:]) // never fails
+	ms := uint64(max(0, time.Now().UnixMilli()))
 	binary.BigEndian.PutUint64(b[:8], ms<<16|uint64(b[6])<<8|uint64(b[7]))
 	b[6] = b[6]&0x0f | 0x70
 	b[8] = b[8]&0x3f | 0x80
@@ -147,7 +148,7 @@ func withTrace(ctx context.Context, headers []Header) []Header {
 			return headers
 		}
 	}
-	c := carrier{headers[:len(headers):len(headers)]}
+	c := carrier{slices.Clip(headers)}
 	propagation.TraceContext{}.Inject(ctx, &c)
 	return c.headers
 }

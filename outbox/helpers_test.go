@@ -35,7 +35,7 @@ type fixture struct {
 	t   testing.TB
 }
 
-func open(t testing.TB, cfg *schema.Config) *fixture {
+func open(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{url: serverstest.DatabaseURL(t), t: t}
 	pool, err := pgxpool.New(context.Background(), f.url)
@@ -45,7 +45,7 @@ func open(t testing.TB, cfg *schema.Config) *fixture {
 	must(t, schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
 		_, err := pool.Exec(ctx, sql)
 		return err
-	}, cfg, schema.Outbox))
+	}, nil, schema.Outbox))
 	return f
 }
 

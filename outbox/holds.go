@@ -44,10 +44,3 @@ func (h *holds) release(p place) {
 	defer h.mu.Unlock()
 	delete(h.until, p)
 }
-
-// any reports whether there are holds.
-func (h *holds) any() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.until) > 0
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -114,7 +115,7 @@ func (l *lane) acknowledged() {
 	for _, r := range l.batch {
 		r.outcome, r.err = acked, nil
 	}
-	l.sequence = int32((int64(l.sequence) + int64(len(l.batch))) % (math.MaxInt32 + 1)) //nolint:gosec // below MaxInt32
+	l.sequence = int32((int64(l.sequence) + int64(len(l.batch))) % (math.MaxInt32 + 1))
 	l.limit *= 2
 	l.batch, l.retries, l.unclear = nil, 0, false
 }
@@ -146,8 +147,7 @@ func (l *lane) refused(block *sarama.ProduceResponseBlock) {
 
 // refuseAll fails the first row of each key, and each without a key.
 func (l *lane) refuseAll(err error) {
-	all := append(l.batch, l.rows...)
-	for _, r := range all {
+	for _, r := range slices.Concat(l.batch, l.rows) {
 		if !l.held.held(r) {
 			r.fail(kafkaError(err))
 			l.held.hold(r)
@@ -178,8 +178,19 @@ func (l *lane) giveUp(err error) {
 	l.err = fmt.Errorf("%s[%d]: %w", l.place.topic, l.place.partition, err)
 }
 
+// end says why rows are left, and tells it each of them. Rows that were left out because of one before them are not among these.
+func (l *lane) end(ctx context.Context) error {
+	if l.err == nil && !l.done() {
+		l.err = fmt.Errorf("%s[%d]: the publish time-out has passed: %w", l.place.topic, l.place.partition, context.Cause(ctx))
+	}
+	for _, r := range slices.Concat(l.batch, l.rows) {
+		r.err = l.err
+	}
+	return l.err
+}
+
 // kafkaError is a refusal as it stands in last_error.
-func kafkaError(err error) error { return fmt.Errorf("Kafka refused it: %w", err) } //nolint:staticcheck // a name
+func kafkaError(err error) error { return fmt.Errorf("Kafka refused it: %w", err) }
 
 // errorKind is what an answer asks for.
 type errorKind int

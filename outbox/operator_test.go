@@ -15,7 +15,7 @@ func TestOperator(t *testing.T) {
 	for _, d := range drivers {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t, nil)
+			f := open(t)
 			write, db := d.open(t, f.url, nil)
 			op := outbox.NewOperator(db, nil)
 			must(t, write(t.Context(), commit, strange...))
@@ -60,7 +60,7 @@ func TestOperator(t *testing.T) {
 
 func TestEdit(t *testing.T) {
 	t.Parallel()
-	f := open(t, nil)
+	f := open(t)
 	write, db := drivers[0].open(t, f.url, nil)
 	op := outbox.NewOperator(db, nil)
 	must(t, write(t.Context(), commit, strange[0]))

@@ -24,7 +24,7 @@ func (p *partitioner) partition(key []byte, partitions int32) int32 {
 		}
 	}
 	if p.chosen < 0 {
-		p.chosen = rand.Int32N(partitions)
+		p.chosen = rand.Int32N(partitions) //nolint:gosec // no secret
 	}
 	return p.chosen
 }

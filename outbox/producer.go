@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,16 +76,7 @@ func (p *producer) send(ctx context.Context, rows []*row) error {
 	for _, l := range lanes {
 		p.next[l.place] = l.sequence
 		unclear = unclear || l.unclear
-		if l.err != nil {
-			err = l.err
-		} else if err == nil && ctx.Err() != nil && !l.done() {
-			err = fmt.Errorf("the publish time-out has passed: %w", context.Cause(ctx))
-		}
-	}
-	for _, r := range rows {
-		if r.outcome == notSent && r.err == nil {
-			r.err = err
-		}
+		err = cmp.Or(l.end(ctx), err)
 	}
 	if !stop() || unclear {
 		p.retire()

@@ -119,7 +119,7 @@ func TestPartitionThatTakesNothing(t *testing.T) {
 		b.b.Fake.KeepControl()
 		req := kreq.(*kmsg.ProduceRequest)
 		if !stuck.Load() || !contains(req, "held") {
-			return nil, nil, false
+			return nil, nil, false //nolint:nilnil // so says kfake
 		}
 		return refusing(b.b, func(*kmsg.ProduceRequest) (int16, bool) { return codeNotEnoughReplicas, true })(kreq)
 	})

@@ -36,7 +36,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	t := newTables(cfg.Tables)
-	return &Relay{cfg: cfg, conf: sc, tables: t, sql: newStatements(t, cfg.Mode, cfg.Keep > 0), wake: make(chan struct{}, 1)}, nil
+	return &Relay{cfg: cfg, conf: sc, tables: t, sql: newStatements(t, cfg.Mode), wake: make(chan struct{}, 1)}, nil
 }
 
 // Run sends until ctx is done. Batches that have begun then are finished, within Config.PublishTimeout and what the database takes;

@@ -15,7 +15,7 @@ var modes = []outbox.Mode{outbox.SinglePhase, outbox.TwoPhase}
 
 // harness runs the suite by a driver on a broker.
 func harness(t testing.TB, d driver, b *serverstest.Broker) outboxtest.Harness {
-	f := open(t, nil)
+	f := open(t)
 	write, db := d.open(t, f.url, nil)
 	return outboxtest.Harness{
 		Database: db,

@@ -34,7 +34,7 @@ type bench struct {
 
 func newBench(t testing.TB, partitions int32) *bench {
 	t.Helper()
-	f, b := open(t, nil), serverstest.InProcess(t)
+	f, b := open(t), serverstest.InProcess(t)
 	write, db := drivers[0].open(t, f.url, nil)
 	return &bench{f, b, write, db, b.Topic(t, partitions)}
 }
@@ -358,8 +358,7 @@ func TestConfigErrors(t *testing.T) {
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Error("it repeats the password")
 	}
-	var one *outbox.ConfigError
-	if !errors.As(err, &one) {
+	if _, ok := errors.AsType[*outbox.ConfigError](err); !ok {
 		t.Error("no ConfigError")
 	}
 	_, err = outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(nil), Brokers: []string{"localhost:9092"}, Mode: outbox.TwoPhase, LeaseTTL: 30 * time.Second})
@@ -370,7 +369,7 @@ func TestConfigErrors(t *testing.T) {
 
 func TestTablesMissing(t *testing.T) {
 	t.Parallel()
-	f := open(t, nil)
+	f := open(t)
 	f.exec("drop table outbox_mode")
 	_, db := drivers[0].open(t, f.url, nil)
 	r, err := outbox.New(outbox.Config{Database: db, Brokers: []string{"localhost:1"}})
@@ -386,9 +385,7 @@ func TestTablesMissing(t *testing.T) {
 // A database that does not answer at the start is waited for, until ctx ends.
 func TestDatabaseAwayAtTheStart(t *testing.T) {
 	t.Parallel()
-	pool, err := connectTo("postgres://nobody@127.0.0.1:1/none")
-	must(t, err)
-	r, err := outbox.New(outbox.Config{Database: pool, Brokers: []string{"localhost:1"}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := outbox.New(outbox.Config{Database: refused{"postgres://nobody@127.0.0.1:1/none"}, Brokers: []string{"localhost:1"}, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -402,8 +399,6 @@ func TestDatabaseAwayAtTheStart(t *testing.T) {
 
 // refused is a Database without a server.
 type refused struct{ url string }
-
-func connectTo(url string) (outbox.Database, error) { return refused{url}, nil }
 
 func (r refused) InTx(ctx context.Context, _ func(ctx context.Context, tx outbox.Tx) error) error {
 	_, err := pgx.Connect(ctx, r.url)

@@ -62,7 +62,7 @@ func (r *running) start(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was stopped
 		}
 		if isMisconfigured(err) {
 			return err
@@ -187,7 +187,7 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.now = 0 }
 
-func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) } //nolint:gosec // no secret
 
 // isMisconfigured reports whether the server has answered that something is missing or not allowed.
 func isMisconfigured(err error) bool {

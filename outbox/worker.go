@@ -244,13 +244,11 @@ func (b *batch) send(ctx context.Context, timeout time.Duration) {
 	b.kafka = cmp.Or(err, b.kafka)
 	places := map[place]bool{}
 	for _, r := range b.rows {
-		switch {
-		case r.outcome == failed:
+		waits := r.outcome == notSent && r.err != nil
+		if r.outcome == failed {
 			b.failed = append(b.failed, r)
-			places[r.place()] = places[r.place()] || false
-		default:
-			places[r.place()] = places[r.place()] || r.err != nil
 		}
+		places[r.place()] = places[r.place()] || waits
 	}
 	for p, wait := range places {
 		if wait {

@@ -32,7 +32,7 @@ func TestWriteKeepsEveryByte(t *testing.T) {
 	for _, d := range drivers {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t, nil)
+			f := open(t)
 			write, db := d.open(t, f.url, nil)
 			must(t, write(t.Context(), commit, strange...))
 			got := stored(t, db, "outbox_event")
@@ -79,7 +79,7 @@ func TestWriteBelongsToTheTransaction(t *testing.T) {
 	for _, d := range drivers {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t, nil)
+			f := open(t)
 			write, _ := d.open(t, f.url, nil)
 			no := errors.New("no")
 			if err := write(t.Context(), func() error { return no }, strange...); !errors.Is(err, no) {
@@ -96,7 +96,7 @@ func TestWriteBelongsToTheTransaction(t *testing.T) {
 // A Write is one statement, and its rows are numbered in the order of its events.
 func TestWriteIsOneStatement(t *testing.T) {
 	t.Parallel()
-	f := open(t, nil)
+	f := open(t)
 	f.exec(`create table seen (n int); create function see() returns trigger language plpgsql as 'begin insert into seen values (1); return null; end';
 		create trigger see after insert on outbox_event for each statement execute function see()`)
 	write, db := drivers[0].open(t, f.url, &outbox.WriterConfig{LockKeys: true})
@@ -117,7 +117,7 @@ func TestWriteIsOneStatement(t *testing.T) {
 
 func TestDefaultID(t *testing.T) {
 	t.Parallel()
-	f := open(t, nil)
+	f := open(t)
 	write, db := drivers[0].open(t, f.url, nil)
 	must(t, write(t.Context(), commit, outbox.Event{Topic: "t"}, outbox.Event{Topic: "t"}))
 	got := stored(t, db, "outbox_event")
@@ -169,7 +169,7 @@ func TestWriteRefuses(t *testing.T) {
 // The trace context of Write's ctx goes into the headers, unless the event has one.
 func TestWriteKeepsTheTrace(t *testing.T) {
 	t.Parallel()
-	f := open(t, nil)
+	f := open(t)
 	write, db := drivers[0].open(t, f.url, nil)
 	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
 	ctx := trace.ContextWithSpanContext(t.Context(), sc)
@@ -194,7 +194,7 @@ func TestLockKeys(t *testing.T) {
 	for _, d := range drivers {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t, nil)
+			f := open(t)
 			write, _ := d.open(t, f.url, &outbox.WriterConfig{LockKeys: true})
 			first := make(chan struct{})
 			second := make(chan error, 1)
@@ -221,7 +221,7 @@ func TestLockKeys(t *testing.T) {
 // Writers of many keys in any order do not deadlock.
 func TestLockKeysInOneOrder(t *testing.T) {
 	t.Parallel()
-	f := open(t, nil)
+	f := open(t)
 	write, _ := drivers[0].open(t, f.url, &outbox.WriterConfig{LockKeys: true})
 	errs := make(chan error)
 	for range 4 {
@@ -248,7 +248,7 @@ func TestLockKeysInOneOrder(t *testing.T) {
 
 func TestWriteElsewhere(t *testing.T) {
 	t.Parallel()
-	url := open(t, nil)
+	url := open(t)
 	cfg := &schema.Config{Schema: value[string](url, "select current_schema()"), Tables: map[string]string{"outbox_event": `my "events"`}}
 	f := &fixture{Pool: url.Pool, url: url.url, t: t}
 	must(t, schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
@@ -265,7 +265,7 @@ func TestWriteElsewhere(t *testing.T) {
 // A key's events are in one bucket; those without a key are in all.
 func TestBuckets(t *testing.T) {
 	t.Parallel()
-	f := open(t, nil)
+	f := open(t)
 	write, _ := drivers[0].open(t, f.url, nil)
 	var events []outbox.Event
 	for i := range 4000 {

@@ -1,10 +1,10 @@
 package outboxtest_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -44,8 +44,7 @@ func childMain(text string) (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		}
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
 	fmt.Fprintln(os.Stdout, sayUp)

@@ -8,7 +8,7 @@
 //  5. While Kafka is away, rows are not blamed: attempts stay as they are, and all arrive when it is back.
 //  6. When connections break in the middle of batches, what is sent twice comes after all that stands before it in its key.
 //  7. A relay whose context ends finishes what it has begun, and leaves nothing claimed.
-//  8. A row that somebody else holds holds up its key and nothing else.
+//  8. A row that somebody else has locked holds up its key and nothing else.
 //  9. A relay of the other mode is refused.
 //  10. A wake-up is followed by the rows at once.
 package outboxtest

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -31,7 +32,7 @@ func (n *network) Dial(network, address string) (net.Conn, error) {
 	if away {
 		return nil, errAway
 	}
-	conn, err := net.Dial(network, address)
+	conn, err := net.DialTimeout(network, address, 5*time.Second)
 	if err != nil {
 		return nil, err
 	}

@@ -73,6 +73,7 @@ func (b *backlog) sides() []side {
 		{"single-phase", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.SinglePhase, 1) })},
 		{"single-phase x 4", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.SinglePhase, 4) })},
 		{"two-phase", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.TwoPhase, 1) })},
+		{"watermill Forwarder", in(func(ctx context.Context, r *outboxRound) error { return r.watermill(ctx) })},
 		{"two-phase x 4", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.TwoPhase, 4) })},
 	}
 }
