@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// statements are the texts of a relay. Statuses are literals, so that plans use the partial indexes, and arrays are text, so that any
-// driver can pass them.
+// statements are the texts of a relay. Statuses are literals, so that plans use the partial indexes; where rows are found by their ids,
+// status || '' keeps plans away from those, which statistics may call empty. Arrays are text, so that any driver can pass them.
 type statements struct {
 	pending, guard, lock                       string
 	candidates, fetch                          string
@@ -27,13 +27,14 @@ func newStatements(t tables, mode Mode) *statements {
 		pending: t.in(`select b.bucket::bigint from generate_series(0, 63) as b(bucket)
 where exists (select from {event} where status = 'PENDING' and bucket = b.bucket)` + free),
 
-		// no scan of the whole table, whatever the statistics were made of
+		// No scan of the whole table, whatever the statistics were made of. No JIT: the costs that PostgreSQL adds to what is
+		// disabled would make it compile, which takes 100 ms.
 		guard: `select set_config('idle_in_transaction_session_timeout', $1, true), set_config('lock_timeout', $2, true),
-  set_config('statement_timeout', $3, true), set_config('enable_seqscan', 'off', true)`,
+  set_config('statement_timeout', $3, true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`,
 
 		// a statement before that which reads the rows: read by the same one, they would be as of before the lock
 		lock: t.in(`select b.bucket from unnest($1::text::bigint[]) as b(bucket)
-where (select m.mode from {mode} m) = '` + string(mode) + `' and pg_try_advisory_xact_lock(hashoid($2::text::regclass), b.bucket::int)`),
+where (select m.mode from {mode} m where m.only_row) = '` + string(mode) + `' and pg_try_advisory_xact_lock(hashoid($2::text::regclass), b.bucket::int)`),
 
 		candidates: t.in(`select c.bucket::bigint, c.id, c.topic, c.partition_key, c.size::bigint, c.claims::bigint
 from unnest($1::text::bigint[], $2::text::bigint[]) as b(bucket, most) cross join lateral (
@@ -44,13 +45,13 @@ from unnest($1::text::bigint[], $2::text::bigint[]) as b(bucket, most) cross joi
   order by o.id limit b.most) as c`),
 
 		fetch: t.in(`select o.id, o.topic, o.partition_key, o.event_id, o.payload, o.headers from {event} o
-where o.id = any($1::text::bigint[]) and o.status = 'PENDING' for no key update skip locked`),
+where o.id = any($1::text::bigint[]) and o.status || '' = 'PENDING' for no key update skip locked`),
 
 		delete:  t.in(`delete from {event} where id = any($1::text::bigint[])`),
 		publish: t.in(`update {event} set status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null where id = any($1::text::bigint[])`),
 		block: t.in(`update {event} o set status = 'BLOCKED', attempts = o.attempts + 1, last_error = e.error, claim_epoch = null, claimed_until = null
 from unnest($1::text::bigint[], $2::text::bigint[], $3::text::text[]) as e(id, epoch, error)
-where o.id = e.id and (o.status = 'PENDING' and e.epoch = 0 or o.status = 'PUBLISHING' and o.claim_epoch = e.epoch)`),
+where o.id = e.id and (o.status || '' = 'PENDING' and e.epoch = 0 or o.status || '' = 'PUBLISHING' and o.claim_epoch = e.epoch)`),
 
 		lease: t.in(`with c as materialized (select bucket from {lease} where bucket = any($1::text::bigint[]) and leased_until < clock_timestamp()
   order by bucket for no key update skip locked)
@@ -59,12 +60,12 @@ returning l.bucket::bigint, l.epoch`),
 
 		// it waits for a predecessor that is just marking them: what that leaves must come back before anything else is claimed
 		takeBack: t.in(`with s as materialized (select id from {event} where status = 'PUBLISHING' and bucket = any($1::text::bigint[]) order by id for no key update)
-update {event} o set ` + returned("$2") + ` from s where o.id = s.id and o.status = 'PUBLISHING'`),
+update {event} o set ` + returned("$2") + ` from s where o.id = s.id and o.status || '' = 'PUBLISHING'`),
 
 		claim: t.in(`with c as materialized (select o.id, e.epoch from unnest($1::text::bigint[], $2::text::bigint[]) as e(id, epoch) join {event} o on o.id = e.id
-  where o.status = 'PENDING' order by o.id for no key update of o skip locked)
+  where o.status || '' = 'PENDING' order by o.id for no key update of o skip locked)
 update {event} o set status = 'PUBLISHING', claims = o.claims + 1, claim_epoch = c.epoch, claimed_until = clock_timestamp() + $3::text::interval
-from c where o.id = c.id and o.status = 'PENDING'
+from c where o.id = c.id and o.status || '' = 'PENDING'
 returning o.id, o.topic, o.partition_key, o.event_id, o.payload, o.headers`),
 
 		markDelete:  t.in(ours + `delete from {event} o using m where o.id = m.id`),
@@ -78,7 +79,7 @@ update {lease} l set leased_until = '-infinity' from c where l.bucket = c.bucket
 		// one statement that repeats its conditions: between a look and an update by id the row could have been claimed again
 		cleanUp: t.in(`with s as materialized (select o.id from {event} o where o.status = 'PUBLISHING' and o.claimed_until < clock_timestamp()
   and not exists (select from {lease} l where l.bucket = o.bucket and l.leased_until > clock_timestamp()) order by o.id limit 5000 for no key update of o skip locked)
-update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.status = 'PUBLISHING' and o.claimed_until < clock_timestamp()`),
+update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.status || '' = 'PUBLISHING' and o.claimed_until < clock_timestamp()`),
 
 		sweepLock: `select pg_try_advisory_xact_lock(hashoid($1::text::regclass), 64)`,
 		sweep: t.in(`delete from {event} where ctid = any(array(select ctid from {event}
@@ -100,7 +101,7 @@ update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.statu
 
 // ours are the rows that are still claimed as they were: the others have been taken back.
 const ours = `with m as materialized (select o.id from unnest($1::text::bigint[], $2::text::bigint[]) as e(id, epoch) join {event} o on o.id = e.id
-  where o.status = 'PUBLISHING' and o.claim_epoch = e.epoch order by o.id for no key update of o)
+  where o.status || '' = 'PUBLISHING' and o.claim_epoch = e.epoch order by o.id for no key update of o)
 `
 
 // returned is what becomes of a row whose relay has died, or lost its lease.
