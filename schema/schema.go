@@ -76,6 +76,9 @@ func (d Dialect) Files(components ...Component) []File {
 	return list
 }
 
+// Tables returns the names in the files of the components' tables, or of all if no component is named. It panics as Files does.
+func (d Dialect) Tables(components ...Component) []string { return tablesOf(d.Files(components...)) }
+
 func (d Dialect) files(components []Component) ([]File, error) {
 	list := d.all()
 	if len(components) == 0 {
@@ -164,10 +167,7 @@ func (d Dialect) named(cfg *Config, components []Component) ([]File, error) {
 	if err != nil || cfg == nil {
 		return list, err
 	}
-	names := namer{tables: tablesOf(d.all()), other: cfg.Tables}
-	if d != SQLite {
-		names.schema = cfg.Schema
-	}
+	names := d.namer(cfg)
 	for _, table := range slices.Sorted(maps.Keys(cfg.Tables)) {
 		if !slices.Contains(names.tables, table) {
 			return nil, fmt.Errorf("schema: no table %q in Config.Tables: the dialect %q has %q", table, d, names.tables)
@@ -177,4 +177,12 @@ func (d Dialect) named(cfg *Config, components []Component) ([]File, error) {
 		list[i].SQL = names.in(list[i].SQL)
 	}
 	return list, nil
+}
+
+func (d Dialect) namer(cfg *Config) namer {
+	names := namer{tables: tablesOf(d.all()), other: cfg.Tables}
+	if d != SQLite {
+		names.schema = cfg.Schema
+	}
+	return names
 }

@@ -17,6 +17,8 @@ type Store struct {
 	cfg     record.Config
 	sql     *record.Postgres
 	places  *record.Places
+	records limit // of the first round trip
+	ends    limit // of COMMIT and ROLLBACK
 	invalid error // what is wrong with pool and cfg
 }
 
@@ -31,6 +33,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	s := &Store{pool: pool, cfg: cfg.withDefaults()}
 	s.sql = record.NewPostgres("pgxstore", s.cfg)
 	s.invalid = s.cfg.Validate()
+	s.records.length, s.ends.length = s.cfg.RecordTimeout(), s.cfg.CommitTimeout
 	poolSize := 0
 	if pool == nil {
 		s.invalid = errors.Join(errors.New("the pool is nil: make one with pgxpool.New"), s.invalid)
@@ -91,30 +94,27 @@ func (s *Store) form(ctx context.Context, conn *pgx.Conn) (record.Form, error) {
 		if err != nil {
 			return false, false, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout())
-		defer cancel()
-		second, err = inserted(tx.QueryRow(ctx, s.sql.Statements(form).Record, probe.Event, probe.Consumer))
+		limited := s.records.start(ctx)
+		defer s.records.stop(limited)
+		second, err = inserted(tx.QueryRow(limited, s.sql.Statements(form).Record, probe.Event, probe.Consumer))
 		return first, second, err
 	})
 }
 
-// begin sends BEGIN, the time-outs and the record in one round trip. tx is not nil even if there is an error; it must be
+// begin sends BEGIN and the record, which sets the time-outs, in one round trip. tx is not nil even if there is an error; it must be
 // rolled back then.
 //
-// The server ends the wait for a lock, except where pgx has the statement prepared first, outside the transaction: that
-// needs a lock of the table too. The deadline is for that, and for a server that does not answer at all.
+// The server ends the wait for a row. The deadline is for a wait for the table, and for a server that does not answer at all.
 func (s *Store) begin(ctx context.Context, conn *pgx.Conn, form record.Form, key dedupstore.Key) (tx pgx.Tx, fresh bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout())
-	defer cancel()
-	texts := s.sql.Statements(form)
+	limited := s.records.start(ctx)
+	defer s.records.stop(limited)
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	batch.Queue(texts.Guard)
-	batch.Queue(texts.Record, key.Event, key.Consumer).QueryRow(func(row pgx.Row) (err error) {
+	batch.Queue(s.sql.Statements(form).Record, key.Event, key.Consumer).QueryRow(func(row pgx.Row) (err error) {
 		fresh, err = inserted(row)
 		return err
 	})
-	results := conn.SendBatch(ctx, &batch)
+	results := conn.SendBatch(limited, &batch)
 	err = results.Close()
 	return results.Tx(), fresh, err
 }
@@ -169,9 +169,12 @@ func (s *Store) run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context,
 
 // commit ignores that ctx may end: only its own deadline cuts it short.
 func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CommitTimeout)
-	defer cancel()
-	err := tx.Commit(ctx)
+	limited := s.ends.start(context.WithoutCancel(ctx))
+	defer s.ends.stop(limited)
+	err := tx.Commit(limited)
+	if err == nil {
+		err = watched(tx.Conn())
+	}
 	switch {
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return s.sql.Swallowed(err)
@@ -183,9 +186,12 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
 
 // rollback ends tx if it is still open. If it cannot, pgx closes the connection, and the server rolls back.
 func (s *Store) rollback(ctx context.Context, tx pgx.Tx) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CommitTimeout)
-	defer cancel()
-	_ = tx.Rollback(ctx)
+	if tx.Conn().PgConn().TxStatus() == 'I' {
+		return // as after a commit
+	}
+	limited := s.ends.start(context.WithoutCancel(ctx))
+	defer s.ends.stop(limited)
+	_ = tx.Rollback(limited)
 }
 
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,

@@ -30,6 +30,7 @@ var table = map[string]allowed{
 	"offsets":                {},
 	"dedupstore":             {},
 	"schema":                 {},
+	"janitor":                {module: []string{"schema"}},
 	"consumer":               {module: []string{"offsets"}, others: []string{sarama}},
 	"middleware":             {module: []string{"consumer", "dedupstore"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
@@ -57,14 +58,19 @@ var table = map[string]allowed{
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
-	"dedupstore/internal/faultconn": {},
-	"dedupstore/internal/pgtest":    {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
+	"dedupstore/internal/faultconn":  {},
+	"dedupstore/internal/faultproxy": {},
+	"dedupstore/internal/losttest":   {},
+	"dedupstore/internal/pgtest":     {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
 	"dedupstore/internal/sqltest": {
 		module: []string{"dedupstore", "dedupstore/internal/faultconn", "dedupstore/internal/pgtest", "dedupstore/sqlstore", "dedupstore/storetest", "schema"},
 		others: []string{pgx, bun, "modernc.org/sqlite"},
 	},
 
 	// what tests and the demo share knows nothing of what they test and show
+	// the binary for operators
+	"cmd/einmal": {module: []string{"schema"}, others: []string{pgx, "modernc.org/sqlite"}},
+
 	"internal/...": {module: []string{"internal/..."}, others: []string{
 		sarama, pgx, "github.com/twmb/franz-go", "github.com/ory/dockertest/v3", "github.com/fergusstrange/embedded-postgres", "go.uber.org/goleak",
 	}},
@@ -79,7 +85,7 @@ var never = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/e
 // place in them.
 var withoutSarama = []string{
 	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go", "consumer/eventid_json.go", "consumer/eventid_cloudevents.go",
-	"consumer/chain.go", "consumer/queue.go", "consumer/status.go",
+	"consumer/chain.go", "consumer/window.go", "consumer/queue.go", "consumer/status.go",
 }
 
 // violations reads every Go file of the module that is no test, for whatever platform it is, and answers with a line for

@@ -52,7 +52,7 @@ type dedupBench struct {
 // dedup measures the full chain beside the plain loop, on each number of partitions.
 func dedup(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("dedup", flag.ContinueOnError)
-	messages := fs.Int("messages", 5000, "messages per partition and round")
+	messages := fs.Int("messages", 20_000, "messages per partition and round")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
 	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
@@ -213,10 +213,10 @@ func (b *dedupBench) run(ctx context.Context, topic string, pool *pgxpool.Pool, 
 
 // plain is the same transaction by hand: BEGIN, record, insert, COMMIT, each a round trip, and then the mark.
 func (b *dedupBench) plain(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
-	// not ctx: it ends when the last message has, and the others' transactions with it
-	handle := func(msg *sarama.ConsumerMessage) error {
-		return plainTransaction(context.WithoutCancel(ctx), pool, topic, msg)
-	}
+	// not ctx: it ends when the last message has, and the others' transactions with it; but one that can end, as a session's
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	handle := func(msg *sarama.ConsumerMessage) error { return plainTransaction(lasting, pool, topic, msg) }
 	loop := &bare{handle: handle, meter: m}
 	return loop.consume(ctx, b.kafka.Addrs, topic)
 }

@@ -2,6 +2,7 @@
 //
 //	go run ./cmd/bench dedup     # the full chain: one transaction per message
 //	go run ./cmd/bench consume   # no database: what the runner itself costs
+//	go run ./cmd/bench janitor   # what deleting old records costs a consumer
 package main
 
 import (
@@ -18,6 +19,7 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
        bench consume [flags]   an empty handler without a database, beside a bare consumer group
        bench work [flags]      10 ms of work per message: by key, and without order
        bench outbox [flags]    the outbox's relay, beside the plain loop; and how soon an event is sent
+       bench janitor [flags]   the full chain beside a janitor that works off a backlog
 `
 
 var benchmarks = map[string]func(ctx context.Context, args []string) error{
@@ -25,6 +27,7 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"consume": consume,
 	"work":    work,
 	"outbox":  outboxBench,
+	"janitor": sweeps,
 }
 
 func main() {

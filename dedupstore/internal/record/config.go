@@ -8,8 +8,6 @@ import (
 	"math"
 	"strings"
 	"time"
-
-	"github.com/einmal-go/einmal/schema"
 )
 
 // Config is the configuration of a store. The stores' own Config types have the same fields, and their documentation.
@@ -79,11 +77,6 @@ func (c Config) tableSQL() string {
 		return quote(c.Table)
 	}
 	return quote(c.Schema) + "." + quote(c.Table)
-}
-
-// createSQL is what creates the table.
-func (c Config) createSQL(dialect schema.Dialect) string {
-	return dialect.SQL(&schema.Config{Schema: c.Schema, Tables: map[string]string{defaultTable: c.Table}}, schema.Dedup)
 }
 
 // quote makes an identifier of a name as it is spelled in the catalogue.

@@ -7,30 +7,24 @@ import (
 
 // Statements are the texts that a store sends in each transaction. They are constant, so that they are prepared once.
 type Statements struct {
-	// Guard sets the time-outs until the end of the transaction. Empty where the dialect has none.
-	Guard string
-
 	// Record takes the event's id and the consumer as its two parameters, and answers with one row of two columns, the first
 	// of which is whether the event was inserted, or with none if it was not.
 	Record string
 
-	// Guarded is Guard and Record in one statement, for drivers that cannot send two in one round trip. It waits for a lock of
-	// the table itself, a migration's, before it sets the time-out.
-	Guarded string
+	// Guarded is whether Record sets the time-outs until the end of the transaction too, as it does where the dialect has them. They are
+	// set before the row is inserted, but after the table itself was locked: a wait for a migration has to be ended by the client.
+	Guarded bool
 
-	// Same answers with a text that is empty, or with null, unless the transaction of Guard is the current one still. In one in
+	// Same answers with a text that is empty, or with null, unless the transaction of Record is the current one still. In one in
 	// which a statement failed it fails. Empty where COMMIT tells, and Begin fails within a transaction.
 	Same string
 }
 
 func postgresStatements(cfg *Config, form Form) Statements {
-	table := cfg.tableSQL()
-	timeouts := fmt.Sprintf(guardSQL, milliseconds(cfg.LockTimeout), milliseconds(cfg.IdleTimeout))
-	record := func(source string) string { return fmt.Sprintf(recordSQL[form], table, source, restoreSQL) }
+	consumer := fmt.Sprintf(guardedSQL, milliseconds(cfg.LockTimeout), milliseconds(cfg.IdleTimeout))
 	return Statements{
-		Guard:   "select " + timeouts,
-		Record:  record("values ($1, $2)"),
-		Guarded: "with guard as materialized (select " + timeouts + ")\n" + record("select $1, $2 from guard"),
+		Record:  fmt.Sprintf(recordSQL[form], cfg.tableSQL(), consumer, restoreSQL),
+		Guarded: true,
 		Same:    "select current_setting('" + keptSetting + "', true)",
 	}
 }
@@ -40,24 +34,27 @@ func milliseconds(d time.Duration) int64 { return d.Milliseconds() }
 // keptSetting keeps the session's own lock_timeout until the end of the transaction, and marks the transaction.
 const keptSetting = "einmal.lock_timeout"
 
-// guardSQL sets the time-outs, in milliseconds, until the end of the transaction. The case makes sure that the session's own
-// lock_timeout is read before it is set.
-const guardSQL = `case when set_config('` + keptSetting + `', current_setting('lock_timeout'), true) is not null
-then set_config('lock_timeout', '%d', true) end, set_config('idle_in_transaction_session_timeout', '%d', true)`
+// guardedSQL is the second value of the record, the consumer, which is computed before the row is inserted and waited for: on the way
+// it sets the time-outs, in milliseconds, until the end of the transaction. The case keeps them in this order: the session's own
+// lock_timeout is read before it is set. A statement of its own for this costs the server about 15 µs more for each message.
+const guardedSQL = `case when set_config('` + keptSetting + `', current_setting('lock_timeout'), true) is null then null
+when set_config('lock_timeout', '%d', true) is null then null
+when set_config('idle_in_transaction_session_timeout', '%d', true) is null then null
+else $2 end`
 
 // restoreSQL brings back the session's own lock_timeout, for the function's statements. What RETURNING lists is evaluated after
 // the row, and any wait for it.
 const restoreSQL = `set_config('lock_timeout', current_setting('` + keptSetting + `'), true)`
 
-// recordSQL takes the table, the source of the two values, and restoreSQL.
+// recordSQL takes the table, the consumer's value, and restoreSQL.
 var recordSQL = map[Form]string{
 	// The counter has no index. xmax is zero in a row that was inserted, and names the updating transaction in one that was
 	// there. Both lock the row until the end of the transaction.
-	Upsert: `insert into %s as p (event_id, consumer_id) %s
+	Upsert: `insert into %s as p (event_id, consumer_id) values ($1, %s)
 on conflict (event_id, consumer_id) do update set duplicates = p.duplicates + 1
 returning (xmax = 0) as inserted, %s`,
 
-	DoNothing: `insert into %s (event_id, consumer_id) %s
+	DoNothing: `insert into %s (event_id, consumer_id) values ($1, %s)
 on conflict (event_id, consumer_id) do nothing
 returning true as inserted, %s`,
 }
@@ -73,6 +70,5 @@ returning duplicates = 0, null`,
 on conflict (event_id, consumer_id) do nothing
 returning 1, null`,
 	}[form]
-	record = fmt.Sprintf(record, cfg.tableSQL())
-	return Statements{Record: record, Guarded: record}
+	return Statements{Record: fmt.Sprintf(record, cfg.tableSQL())}
 }

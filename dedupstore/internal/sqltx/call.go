@@ -108,18 +108,18 @@ func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Ke
 	case err != nil:
 		return false, err
 	}
-	return c.record(ctx, c.texts.Guarded, key)
+	return c.record(ctx, key)
 }
 
-// record sends one of the record's two texts. No row is no insertion.
-func (c *call[T]) record(ctx context.Context, text string, key dedupstore.Key) (inserted bool, err error) {
-	if c.texts.Guard != "" { // the server ends the wait, but for one for the table; this is for that, and a server that hangs
+// record sends the record. No row is no insertion.
+func (c *call[T]) record(ctx context.Context, key dedupstore.Key) (inserted bool, err error) {
+	if c.texts.Guarded { // the server ends the wait, but for one for the table; this is for that, and a server that hangs
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
 		defer stop()
 	}
 	var unused any
-	err = c.sql().QueryRowContext(ctx, text, key.Event, key.Consumer).Scan(&inserted, &unused)
+	err = c.sql().QueryRowContext(ctx, c.texts.Record, key.Event, key.Consumer).Scan(&inserted, &unused)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return false, err
 	}

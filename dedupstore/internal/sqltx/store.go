@@ -94,7 +94,7 @@ func (s *Store[T]) form(ctx context.Context, c *call[T]) (record.Form, error) {
 		if first, err = c.begin(ctx, form, probe); err != nil {
 			return false, false, err
 		}
-		second, err = c.record(ctx, s.dialect.Statements(form).Record, probe)
+		second, err = c.record(ctx, probe)
 		return first, second, err
 	})
 }

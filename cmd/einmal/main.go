@@ -1,0 +1,66 @@
+// Command einmal is for operators: it prints, applies and checks the tables that einmal's stores need.
+//
+//	go install github.com/einmal-go/einmal/cmd/einmal@latest
+//	einmal schema print -db postgres dedup
+//	EINMAL_DATABASE_URL=postgres://... einmal schema check dedup
+//
+// It exits with 0 if all is well, with 1 if the answer is no or it failed, and with 2 if it was called in a wrong way. Each command
+// explains itself with -h. No output has the password of a URL.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	code := run(ctx, &environment{os.Stdout, os.Stderr, os.Getenv}, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// environment is what a command has of its process.
+type environment struct {
+	stdout, stderr io.Writer
+	getenv         func(string) string
+}
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitNo    = 1
+	exitUsage = 2
+)
+
+// errNo is the error of a command that has said by itself that the answer is no.
+var errNo = errors.New("no")
+
+// usageError is the error of a command that was called in a wrong way.
+type usageError struct{ says string }
+
+func (e *usageError) Error() string { return e.says }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// run runs the command that args name, and answers with the exit code.
+func run(ctx context.Context, env *environment, args []string) int {
+	err := dispatch(ctx, env, args)
+	var usage *usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(env.stderr, "einmal: %v\n", err)
+		return exitUsage
+	case !errors.Is(err, errNo):
+		fmt.Fprintf(env.stderr, "einmal: %v\n", err)
+	}
+	return exitNo
+}

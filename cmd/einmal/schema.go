@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/einmal-go/einmal/schema"
+)
+
+const components = "[component...]"
+
+var aboutComponents = "Components: " + strings.Trim(fmt.Sprint(schema.Postgres.Components()), "[]") + ". Each has tables of its own; name those that\n" +
+	"you use. Without a name all are meant."
+
+var schemaPrint = command{
+	name: "schema print", args: components,
+	about: "Print the SQL that creates the tables.",
+	more:  aboutComponents + "\n\nThe statements do nothing where they have been run before.",
+	setup: func(flags *flag.FlagSet) action {
+		var tables tableFlags
+		tables.add(flags)
+		return func(_ context.Context, env *environment, args []string) error {
+			w, err := tables.wants(env.getenv(envURL), args)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(env.stdout, w.dialect.SQL(w.cfg, w.components...))
+			return err
+		}
+	},
+}
+
+var schemaApply = command{
+	name: "schema apply", args: components,
+	about: "Create the tables, and say what was created.",
+	more: aboutComponents + "\n\nIt is one transaction: all of it happens, or nothing. Running it again is harmless. What is there is not altered: what\n" +
+		"is wrong with it is said, as by schema check, and if it is an error the exit code is 1. An index of a large table that\n" +
+		"is there already keeps writers waiting while it is made: make it before, by create index concurrently.",
+	setup: func(flags *flag.FlagSet) action {
+		var tables tableFlags
+		var url urlFlags
+		tables.add(flags)
+		url.add(flags)
+		return func(ctx context.Context, env *environment, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, url.timeout)
+			defer cancel()
+			w, err := tables.wants(url.get(env), args)
+			if err != nil {
+				return err
+			}
+			db, err := url.open(ctx, env, w.dialect, true)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			before, after, err := w.apply(ctx, db)
+			if err != nil {
+				return err
+			}
+			w.report(env.stdout, before, after)
+			show(env.stdout, after)
+			if errors, _ := count(after); errors > 0 {
+				return errNo
+			}
+			return nil
+		}
+	},
+}
+
+// apply creates the tables, and returns what was found before and after.
+func (w *wanted) apply(ctx context.Context, db *sql.DB) (before, after []schema.Finding, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after a commit
+	if w.dialect == schema.Postgres {
+		// so that of two commands one says what it created
+		if _, err := tx.ExecContext(ctx, "select pg_advisory_xact_lock(hashtext('einmal'), hashtext('einmal schema apply'))"); err != nil {
+			return nil, nil, err
+		}
+	}
+	if before, err = w.dialect.Check(ctx, ask(tx), w.cfg, w.components...); err != nil {
+		return nil, nil, err
+	}
+	err = w.dialect.Apply(ctx, func(ctx context.Context, sql string) error {
+		_, err := tx.ExecContext(ctx, sql)
+		return err
+	}, w.cfg, w.components...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if after, err = w.dialect.Check(ctx, ask(tx), w.cfg, w.components...); err != nil {
+		return nil, nil, err
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, nil, fmt.Errorf("commit: run it again, it is not known what happened: %w", err)
+	}
+	return before, after, nil
+}
+
+// report says what has happened to each table.
+func (w *wanted) report(to io.Writer, before, after []schema.Finding) {
+	for _, name := range w.dialect.Tables(w.components...) {
+		name = cmp.Or(w.cfg.Tables[name], name)
+		if w.cfg.Schema != "" {
+			name = w.cfg.Schema + "." + name
+		}
+		created, mended := false, []string{}
+		for _, f := range before {
+			if unquoted(f.Table) != name || slices.Contains(after, f) {
+				continue
+			}
+			created = created || f.About == "table"
+			mended = append(mended, f.Says)
+		}
+		switch {
+		case created:
+			fmt.Fprintf(to, "%s: created\n", name)
+		case len(mended) > 0:
+			fmt.Fprintf(to, "%s: was there; put right: %s\n", name, strings.Join(mended, "; "))
+		default:
+			fmt.Fprintf(to, "%s: was there\n", name)
+		}
+	}
+}
+
+var schemaCheck = command{
+	name: "schema check", args: components,
+	about: "Say what is missing or weak in a database.",
+	more: aboutComponents + "\n\nAn error is what would refuse, lose or repeat events: a table, a column, a unique index, a privilege that is missing, an index or a\n" +
+		"type that takes different events for the same. A warning is what becomes slow, large or fragile. It reads catalogues only,\n" +
+		"as the user of the URL, or as -role. The exit code is 1 if there is an error, with -strict also if there is a warning.",
+	setup: func(flags *flag.FlagSet) action {
+		var tables tableFlags
+		var url urlFlags
+		tables.add(flags)
+		url.add(flags)
+		asJSON := flags.Bool("json", false, "print JSON: ok, errors, warnings, findings")
+		strict := flags.Bool("strict", false, "take warnings for errors")
+		return func(ctx context.Context, env *environment, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, url.timeout)
+			defer cancel()
+			w, err := tables.wants(url.get(env), args)
+			if err != nil {
+				return err
+			}
+			db, err := url.open(ctx, env, w.dialect, false)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			found, err := w.dialect.Check(ctx, ask(db), w.cfg, w.components...)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				err = showJSON(env.stdout, found)
+			} else {
+				show(env.stdout, found)
+			}
+			if errors, warnings := count(found); err == nil && (errors > 0 || *strict && warnings > 0) {
+				return errNo
+			}
+			return err
+		}
+	},
+}
+
+// show prints what was found for a human.
+func show(to io.Writer, found []schema.Finding) {
+	shown := map[string]bool{}
+	for _, f := range found {
+		fmt.Fprintf(to, "%s: %s: %s\n", f.Level, cmp.Or(unquoted(f.Table), "the server"), f.Says)
+		if f.Run != "" && !shown[f.Run] {
+			fmt.Fprintf(to, "  run:\n%s\n", indented(f.Run))
+			shown[f.Run] = true
+		}
+	}
+	errors, warnings := count(found)
+	fmt.Fprintf(to, "errors: %d, warnings: %d\n", errors, warnings)
+}
+
+func showJSON(to io.Writer, found []schema.Finding) error {
+	errors, warnings := count(found)
+	encoder := json.NewEncoder(to)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(struct {
+		OK       bool             `json:"ok"`
+		Errors   int              `json:"errors"`
+		Warnings int              `json:"warnings"`
+		Findings []schema.Finding `json:"findings"`
+	}{errors == 0, errors, warnings, append([]schema.Finding{}, found...)})
+}
+
+func count(found []schema.Finding) (errors, warnings int) {
+	for _, f := range found {
+		if f.Level == schema.LevelError {
+			errors++
+		} else {
+			warnings++
+		}
+	}
+	return errors, warnings
+}
+
+// unquoted is a table as it is read: the quotes around its name and its schema's are left out.
+func unquoted(table string) string {
+	parts := strings.Split(table, `"."`)
+	for i, part := range parts {
+		parts[i] = strings.ReplaceAll(strings.Trim(part, `"`), `""`, `"`)
+	}
+	return strings.Join(parts, ".")
+}
+
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(strings.Trim(text, "\n"), "\n", "\n    ")
+}

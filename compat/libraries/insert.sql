@@ -1,0 +1,2 @@
+-- name: InsertCharge :exec
+insert into charge (order_id, cents) values ($1, $2);
