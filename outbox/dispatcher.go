@@ -74,9 +74,6 @@ func (d *dispatcher) work(ctx context.Context) {
 		d.nextPoll = time.Now().Add(d.database.next())
 		d.log.Warn("outbox: cannot look for rows", slog.Any("error", err))
 		return
-	case len(found) == 0:
-		d.nextPoll = time.Now().Add(d.interval.next())
-		return
 	}
 	d.database.reset()
 	d.nextPoll = time.Now().Add(d.interval.next())

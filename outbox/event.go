@@ -133,8 +133,9 @@ const recordOverhead = 5*5 + 10 + 1
 // headerOverhead is the most that a header takes beside its name and value.
 const headerOverhead = 2 * 5
 
+// size is the most that the record takes, alone in a record batch. It is never less than what the relay takes it for.
 func (e *Event) size() int {
-	size := recordOverhead + len(e.Key) + len(e.Value) + headerOverhead + len(IDHeader) + len(e.ID)
+	size := recordBatchOverhead + recordOverhead + len(e.Key) + len(e.Value) + 2*headerOverhead + len(IDHeader) + len(e.ID)
 	for _, h := range e.Headers {
 		size += headerOverhead + len(h.Key) + len(h.Value)
 	}

@@ -485,3 +485,27 @@ func TestPlansUseTheIndexes(t *testing.T) {
 		})
 	}
 }
+
+// What Write takes as the largest event, the relay sends.
+func TestLargestEvent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	largest := func(size int) outbox.Event {
+		return outbox.Event{ID: strings.Repeat("i", 300), Topic: b.topic, Key: []byte("k"), Value: make([]byte, size), Headers: []outbox.Header{{Key: "h"}}}
+	}
+	size, over := 0, outbox.DefaultMaxBytes
+	for over-size > 1 {
+		middle := (size + over) / 2
+		if _, _, err := outbox.NewWriter(nil).Statement(t.Context(), []outbox.Event{largest(middle)}, outbox.TextArrays); err == nil {
+			size = middle
+		} else {
+			over = middle
+		}
+	}
+	if size < outbox.DefaultMaxBytes-1000 {
+		t.Errorf("the largest has %d bytes", size)
+	}
+	must(t, b.write(t.Context(), commit, largest(size)))
+	start(t, b.config(outbox.SinglePhase))
+	eventually(t, "it is sent", func() bool { return b.rows("true") == 0 })
+}

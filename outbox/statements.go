@@ -6,7 +6,7 @@ import (
 )
 
 // statements are the texts of a relay. Statuses are literals, so that plans use the partial indexes; where rows are found by their ids,
-// status || '' keeps plans away from those, which statistics may call empty. Arrays are text, so that any driver can pass them.
+// status || ” keeps plans away from those, which statistics may call empty. Arrays are text, so that any driver can pass them.
 type statements struct {
 	pending, guard, lock                       string
 	candidates, fetch                          string
