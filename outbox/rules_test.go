@@ -509,3 +509,57 @@ func TestLargestEvent(t *testing.T) {
 	start(t, b.config(outbox.SinglePhase))
 	eventually(t, "it is sent", func() bool { return b.rows("true") == 0 })
 }
+
+// B12, B19: every transaction that waits, or looks for rows, has settings of its own.
+func TestSettingsOfATransaction(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			seen := make(chan string, 10)
+			cfg := b.config(mode)
+			cfg.PublishTimeout = 3 * time.Second
+			cfg.Database = settingsOf{b.db, seen}
+			start(t, cfg)
+			b.insert("1")
+			want := "jit off, seqscan off, lock 1s, idle 13s"
+			if mode == outbox.TwoPhase {
+				want = "jit off, seqscan off, lock 1s, idle 10s"
+			}
+			if got := <-seen; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// settingsOf looks at the settings where rows are deleted.
+type settingsOf struct {
+	outbox.Database
+	seen chan string
+}
+
+func (s settingsOf) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
+	return s.Database.InTx(ctx, func(ctx context.Context, tx outbox.Tx) error { return f(ctx, settingsTx{tx, s.seen}) })
+}
+
+type settingsTx struct {
+	outbox.Tx
+	seen chan string
+}
+
+func (t settingsTx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	if strings.Contains(sql, "delete from") {
+		look := `select 'jit ' || current_setting('jit') || ', seqscan ' || current_setting('enable_seqscan') || ', lock ' || current_setting('lock_timeout') || ', idle ' || current_setting('idle_in_transaction_session_timeout')`
+		var text string
+		if err := t.Query(ctx, look, nil, func(scan func(...any) error) error { return scan(&text) }); err != nil {
+			return 0, err
+		}
+		select {
+		case t.seen <- text:
+		default:
+		}
+	}
+	return t.Tx.Exec(ctx, sql, args...)
+}

@@ -18,7 +18,7 @@ type statements struct {
 	backlog, oldest                            string
 }
 
-func newStatements(t tables, mode Mode) *statements {
+func newStatements(t tables, mode Mode) *statements { //nolint:funlen // one text after the other
 	free := ""
 	if mode == TwoPhase {
 		free = " and not exists (select from {lease} l where l.bucket = b.bucket and l.leased_until > clock_timestamp())"

@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -32,7 +33,8 @@ func (n *network) Dial(network, address string) (net.Conn, error) {
 	if away {
 		return nil, errAway
 	}
-	conn, err := net.DialTimeout(network, address, 5*time.Second)
+	d := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := d.DialContext(context.Background(), network, address)
 	if err != nil {
 		return nil, err
 	}
