@@ -36,6 +36,7 @@ const (
 	Dedup      Component = "dedup"      // the dedup stores: processed_event
 	DeadLetter Component = "deadletter" // dead letters: dead_message
 	CrashLoop  Component = "crashloop"  // middleware.CrashLoop: started_message
+	Outbox     Component = "outbox"     // package outbox: outbox_event, outbox_lease, outbox_mode
 )
 
 // File is one SQL file: one or more statements that do nothing where they have been run before.

@@ -36,6 +36,14 @@ var table = map[string]allowed{
 	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
+	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
+	"outbox":             {module: []string{"schema", "internal/kafkaconf"}, others: []string{sarama, otel}},
+	"outbox/pgxoutbox":   {module: []string{"outbox"}, others: []string{pgx}},
+	"outbox/sqloutbox":   {module: []string{"outbox"}},
+	"outbox/bunoutbox":   {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
+	"outbox/outboxtest":  {module: []string{"outbox"}, others: []string{sarama}},
+	"internal/kafkaconf": {others: []string{sarama}},
+
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
 	"dedupstore/memstore":   {module: []string{"dedupstore"}},

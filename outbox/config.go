@@ -1,0 +1,161 @@
+package outbox
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/IBM/sarama"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/einmal-go/einmal/schema"
+)
+
+// Mode is how a Relay sends. All relays of a table have the same mode: the first one writes it into the table outbox_mode, and one of the
+// other mode is refused. SwitchMode changes it.
+type Mode string
+
+// The modes.
+const (
+	// SinglePhase locks buckets, sends their rows, and deletes what was acknowledged, all in one transaction. It writes least and is the
+	// fastest. Its transaction is open while Kafka answers, at most for PublishTimeout: for that long it keeps VACUUM from removing
+	// what died meanwhile, in all tables.
+	SinglePhase Mode = "single-phase"
+
+	// TwoPhase claims rows in a short transaction, sends them outside of any, and marks them in another short one. It writes each
+	// row twice more. It is for a Kafka that often takes longer than a second, and counts how often a row's relay died.
+	TwoPhase Mode = "two-phase"
+)
+
+// Partitioner chooses the partition of a key. It must be that of other producers of the topic, if there are any.
+type Partitioner string
+
+// The partitioners.
+const (
+	// HashPartitioner is the default of Go's client sarama: FNV-1a.
+	HashPartitioner Partitioner = "hash"
+	// Murmur2Partitioner is the default of Kafka's Java client and of librdkafka's murmur2_random.
+	Murmur2Partitioner Partitioner = "murmur2"
+)
+
+// Defaults of Config.
+const (
+	// DefaultWorkers overlaps the work in the database with that in Kafka.
+	DefaultWorkers = 2
+	// DefaultBatchRows makes the round trips small beside the rows, and is repeated when a relay dies.
+	DefaultBatchRows = 2000
+	// DefaultBatchBytes bounds the memory of a worker.
+	DefaultBatchBytes = 8 << 20
+	// DefaultPublishTimeout of SinglePhase is short, because a transaction waits; that of TwoPhase outlasts what Kafka needs for another
+	// leader, 9 s and more.
+	DefaultPublishTimeout         = 5 * time.Second
+	DefaultTwoPhasePublishTimeout = 15 * time.Second
+	// DefaultLeaseTTL is how long the rows of a relay that died wait.
+	DefaultLeaseTTL = 45 * time.Second
+	// DefaultKeep is long enough to look at what was sent.
+	DefaultKeep = time.Hour
+	// DefaultPollInterval and DefaultIdleInterval: a poll is 64 look-ups in an index.
+	DefaultPollInterval = 50 * time.Millisecond
+	DefaultIdleInterval = 500 * time.Millisecond
+	// DefaultMaxClaims is how many relays may die while they hold a row.
+	DefaultMaxClaims = 20
+)
+
+// Config is the configuration of a Relay. The zero value of every optional field is its documented default. It must not be changed
+// once New has been called.
+type Config struct {
+	// Database is where the tables are. Required.
+	Database Database
+
+	// Brokers are addresses, "host:port", from which the cluster is discovered. Required.
+	Brokers []string
+
+	// Mode is how rows are sent. Default: SinglePhase.
+	Mode Mode
+
+	// Tables says where the tables are, as for schema.Postgres.Apply. By default the search_path finds them.
+	Tables *schema.Config
+
+	// Workers is how many batches this relay has in work at once, each with a connection to the database and to each broker. Default:
+	// DefaultWorkers.
+	Workers int
+
+	// BatchRows and BatchBytes bound a batch; a row that is larger than BatchBytes is a batch of its own. Default:
+	// DefaultBatchRows, DefaultBatchBytes.
+	BatchRows  int
+	BatchBytes int
+
+	// PublishTimeout is how long Kafka may take for a batch. What is not acknowledged then is sent again. A batch that has begun
+	// when Run's ctx ends still has this time, and a few seconds for the database: keep it below the time that your platform leaves
+	// between SIGTERM and SIGKILL. Default: DefaultPublishTimeout, in TwoPhase DefaultTwoPhasePublishTimeout.
+	PublishTimeout time.Duration
+
+	// LeaseTTL is how long a claim of a two-phase relay is valid: at least twice PublishTimeout and 10 s more. Default:
+	// DefaultLeaseTTL.
+	LeaseTTL time.Duration
+
+	// Keep is how long rows stay that were sent, marked PUBLISHED; negative deletes them at once. Default: in SinglePhase at once, in
+	// TwoPhase DefaultKeep.
+	Keep time.Duration
+
+	// PollInterval is how long after a poll that found something, and IdleInterval how long after many that found nothing, the next
+	// one comes, less up to a half. After a full batch it comes at once. Default: DefaultPollInterval, DefaultIdleInterval.
+	PollInterval, IdleInterval time.Duration
+
+	// Listener wakes the relay, beside polling: pgxoutbox.Listener for example. Default: none.
+	Listener Listener
+
+	// Partitioner chooses partitions. Default: HashPartitioner.
+	Partitioner Partitioner
+
+	// MaxClaims is how often the relay that held a row may die (TwoPhase), before the row is BLOCKED. After a quarter of it the row
+	// is claimed alone. Default: DefaultMaxClaims.
+	MaxClaims int
+
+	// Name tells relays apart in the table outbox_lease and in logs. It must be unique. Default: the host's name and random letters.
+	Name string
+
+	// Logger receives what the relay has to say. It never receives keys, values or headers. Default: slog.Default().
+	Logger *slog.Logger
+
+	// TracerProvider makes a span of each batch and topic, with links to the stored trace contexts. Default: otel.GetTracerProvider().
+	TracerProvider trace.TracerProvider
+
+	// Sarama edits the configuration of the Kafka client, for TLS, SASL, compression, the client's id or time-outs. New calls it
+	// once. Fields on which the relay's correctness rests are refused with an error that says what to do instead.
+	Sarama func(*sarama.Config)
+}
+
+func (c Config) withDefaults() Config {
+	set(&c.Mode, SinglePhase)
+	set(&c.Workers, DefaultWorkers)
+	set(&c.BatchRows, DefaultBatchRows)
+	set(&c.BatchBytes, DefaultBatchBytes)
+	if c.Mode == TwoPhase {
+		set(&c.PublishTimeout, DefaultTwoPhasePublishTimeout)
+		set(&c.Keep, DefaultKeep)
+	}
+	set(&c.PublishTimeout, DefaultPublishTimeout)
+	set(&c.LeaseTTL, DefaultLeaseTTL)
+	set(&c.PollInterval, DefaultPollInterval)
+	set(&c.IdleInterval, max(DefaultIdleInterval, c.PollInterval))
+	set(&c.Partitioner, HashPartitioner)
+	set(&c.MaxClaims, DefaultMaxClaims)
+	if c.Name == "" {
+		c.Name = defaultName()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.TracerProvider == nil {
+		c.TracerProvider = otel.GetTracerProvider()
+	}
+	return c
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

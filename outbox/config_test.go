@@ -1,0 +1,93 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+)
+
+// Configuration errors are told all at once, and say what to do.
+func TestConfigErrors(t *testing.T) {
+	t.Parallel()
+	_, err := outbox.New(outbox.Config{
+		Brokers: []string{"user:s3cret@host:1", "http://x"}, Mode: "three-phase", Partitioner: "crc", Workers: -1, BatchRows: -1, LeaseTTL: -1, PollInterval: time.Hour, IdleInterval: time.Minute,
+		Sarama: func(c *sarama.Config) {
+			c.Producer.RequiredAcks, c.Producer.Idempotent, c.Net.MaxOpenRequests = sarama.WaitForLocal, false, 5
+			c.Metadata.AllowAutoTopicCreation = true
+			c.Producer.Partitioner = sarama.NewRandomPartitioner
+			c.Producer.Retry.Max = 7
+			c.Producer.Flush.Messages = 7
+			c.Producer.Timeout = time.Hour
+			c.Version = sarama.V1_0_0_0
+		},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"Config.Database: is nil", "Config.Brokers[0]: holds a user", "Config.Brokers[1]: \"http://x\" is not an address", "Config.Mode", "Config.Partitioner",
+		"Config.Workers", "Config.BatchRows", "Config.LeaseTTL", "Config.IdleInterval", "sets Producer.RequiredAcks", "sets Producer.Idempotent", "sets Net.MaxOpenRequests",
+		"sets Metadata.AllowAutoTopicCreation", "sets Producer.Partitioner", "sets Producer.Retry", "sets Producer.Flush", "Producer.Timeout is 1h", "sets Version",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing says %q:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Error("it repeats the password")
+	}
+	if _, ok := errors.AsType[*outbox.ConfigError](err); !ok {
+		t.Error("no ConfigError")
+	}
+	_, err = outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(nil), Brokers: []string{"localhost:9092"}, Mode: outbox.TwoPhase, LeaseTTL: 30 * time.Second})
+	if err == nil || !strings.Contains(err.Error(), "make it at least 40s") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTablesMissing(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.exec("drop table outbox_mode")
+	_, db := drivers[0].open(t, f.url, nil)
+	r, err := outbox.New(outbox.Config{Database: db, Brokers: []string{"localhost:1"}})
+	must(t, err)
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "schema.Outbox") {
+		t.Errorf("Run() = %v", err)
+	}
+	if err := r.Run(t.Context()); !errors.Is(err, outbox.ErrRunTwice) {
+		t.Errorf("Run() = %v", err)
+	}
+}
+
+// A database that does not answer at the start is waited for, until ctx ends.
+func TestDatabaseAwayAtTheStart(t *testing.T) {
+	t.Parallel()
+	r, err := outbox.New(outbox.Config{Database: refused{"postgres://nobody@127.0.0.1:1/none"}, Brokers: []string{"localhost:1"}, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	eventually(t, "Status tells", func() bool { return r.Status().Error != nil })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run() = %v", err)
+	}
+}
+
+// refused is a Database without a server.
+type refused struct{ url string }
+
+func (r refused) InTx(ctx context.Context, _ func(ctx context.Context, tx outbox.Tx) error) error {
+	_, err := pgx.Connect(ctx, r.url)
+	return err
+}

@@ -1,0 +1,165 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// dispatcher decides when to look for rows, and hands buckets to workers.
+type dispatcher struct {
+	*running
+	nextPoll time.Time
+	interval *backoff // between polls
+	paused   *backoff // while Kafka is away, or may be; nil if it is not
+	trouble  *backoff // between batches of which nothing could be sent
+	database *backoff // while the database does not answer
+}
+
+func newDispatcher(r *running) *dispatcher {
+	return &dispatcher{
+		running: r, interval: newBackoff(r.cfg.PollInterval, r.cfg.IdleInterval), database: newBackoff(100*time.Millisecond, 5*time.Second),
+		trouble: newBackoff(100*time.Millisecond, 10*time.Second),
+		paused:  newBackoff(250*time.Millisecond, 10*time.Second), // until the brokers have answered once
+	}
+}
+
+// crowded is how long a relay waits whose buckets all others have.
+const crowded = 10 * time.Millisecond
+
+// round does what there is to do now, then waits.
+func (d *dispatcher) round(ctx context.Context) error {
+	if len(d.idle) > 0 && !time.Now().Before(d.nextPoll) {
+		d.work(ctx)
+	}
+	var due <-chan time.Time
+	if len(d.idle) > 0 {
+		timer := time.NewTimer(time.Until(d.nextPoll))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case res := <-d.done:
+		d.finished(res)
+	case <-d.wake:
+		d.woken()
+	case err := <-d.fatal:
+		return err
+	case <-due:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// woken polls at once, unless something is known to be away.
+func (d *dispatcher) woken() {
+	if d.paused == nil && d.database.now == 0 {
+		d.interval.reset()
+		d.nextPoll = time.Time{}
+	}
+}
+
+// work hands out what a poll finds.
+func (d *dispatcher) work(ctx context.Context) {
+	if d.paused != nil && !d.resume(ctx) {
+		return
+	}
+	found, err := d.poll(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		d.status.failed(err)
+		d.nextPoll = time.Now().Add(d.database.next())
+		d.log.Warn("outbox: cannot look for rows", slog.Any("error", err))
+		return
+	}
+	d.database.reset()
+	d.nextPoll = time.Now().Add(d.interval.next())
+	d.handOut(ctx, found)
+}
+
+// resume asks Kafka, and reports whether it is back.
+func (d *dispatcher) resume(ctx context.Context) bool {
+	err := d.cluster.reach(ctx)
+	if err == nil {
+		d.paused = nil
+		d.status.resumed()
+		return true
+	}
+	if ctx.Err() == nil {
+		d.pause(err)
+	}
+	return false
+}
+
+func (d *dispatcher) pause(err error) {
+	wait := d.paused.next()
+	d.nextPoll = time.Now().Add(wait)
+	d.status.pausedBy(err)
+	d.log.Warn("outbox: Kafka is away, nothing is claimed until it is back", slog.Any("error", err), slog.Duration("again_in", wait))
+}
+
+// poll returns the buckets that have rows and are not in work here, in random order.
+func (d *dispatcher) poll(ctx context.Context) (found []int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
+	defer cancel()
+	err = d.cfg.Database.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		return tx.Query(ctx, d.sql.pending, nil, func(scan func(...any) error) error {
+			var bucket int64
+			if err := scan(&bucket); err != nil {
+				return err
+			}
+			if !d.busy[bucket] {
+				found = append(found, bucket)
+			}
+			return nil
+		})
+	})
+	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) //nolint:gosec // no secret
+	return found, err
+}
+
+// handOut divides the buckets among the idle workers, and leaves some to other relays.
+func (d *dispatcher) handOut(ctx context.Context, found []int64) {
+	each := min(8, max(4, (len(found)+4*d.cfg.Workers-1)/(4*d.cfg.Workers)))
+	for len(found) > 0 && len(d.idle) > 0 {
+		n := min(each, len(found))
+		buckets := found[:n:n]
+		found = found[n:]
+		w := d.idle[len(d.idle)-1]
+		d.idle = d.idle[:len(d.idle)-1]
+		for _, b := range buckets {
+			d.busy[b] = true
+		}
+		go func() { d.done <- w.batch(ctx, buckets) }()
+	}
+}
+
+// finished takes back a worker and decides when to look again.
+func (d *dispatcher) finished(res result) {
+	d.idle = append(d.idle, res.worker)
+	for _, b := range res.buckets {
+		delete(d.busy, b)
+	}
+	switch {
+	case res.err != nil:
+		d.status.failed(res.err)
+		d.nextPoll = time.Now().Add(d.database.next())
+		d.log.Warn("outbox: a batch failed in the database; it is repeated", slog.Any("error", res.err))
+	case res.kafka != nil: // it is asked whether it is there at all before anything else is claimed
+		d.log.Warn("outbox: nothing could be sent; it is tried again", slog.Any("error", res.kafka))
+		if d.paused == nil {
+			d.paused = newBackoff(250*time.Millisecond, 10*time.Second)
+			d.nextPoll = time.Now().Add(d.trouble.next())
+		}
+	case d.paused != nil: // another worker has seen that
+	case res.done > 0 || res.full:
+		d.interval.reset()
+		d.trouble.reset()
+		d.nextPoll = time.Time{}
+	case res.locked == 0:
+		d.nextPoll = time.Now().Add(jitter(crowded))
+	}
+}

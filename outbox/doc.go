@@ -1,0 +1,8 @@
+// Package outbox sends events to Kafka that were written in database transactions: if the transaction is committed, each event
+// reaches Kafka at least once, in the order of its key; if it is rolled back, none does.
+//
+//	order + event in one transaction ▸ outbox_event ▸ Relay ▸ Kafka ▸ einmal's consumer, which knows the event's id
+//
+// Packages pgxoutbox, sqloutbox and bunoutbox have the writers. A Relay, in the service or beside it, in any number of processes,
+// sends what they wrote. The document docs/outbox.md says how it works, and what it does not promise.
+package outbox

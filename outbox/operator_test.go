@@ -1,0 +1,176 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/einmal-go/einmal/outbox"
+)
+
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	for _, d := range drivers {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			write, db := d.open(t, f.url, nil)
+			op := outbox.NewOperator(db, nil)
+			must(t, write(t.Context(), commit, strange...))
+			f.exec("update outbox_event set status = 'BLOCKED', attempts = 1, last_error = 'too large' where event_id in ('plain', 'none')")
+
+			list, err := op.List(t.Context(), outbox.Filter{State: outbox.Blocked})
+			must(t, err)
+			if len(list) != 2 || list[0].Event.ID != "plain" || list[0].Event.Value != nil || list[0].LastError != "too large" || list[0].Attempts != 1 || time.Since(list[0].CreatedAt) > time.Minute {
+				t.Errorf("List() = %+v", list)
+			}
+			for i, want := range strange {
+				row, err := op.Show(t.Context(), int64(i+1))
+				must(t, err)
+				if !same(row.Event, want) {
+					t.Errorf("Show(%d) = %+v, want %+v", i+1, row.Event, want)
+				}
+			}
+			if _, err := op.Show(t.Context(), 4711); !errors.Is(err, outbox.ErrNoRow) {
+				t.Errorf("Show() = %v", err)
+			}
+			if n, err := op.Retry(t.Context(), outbox.Filter{Numbers: []int64{1}}); n != 1 || err != nil {
+				t.Errorf("Retry() = %d, %v", n, err)
+			}
+			if n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Blocked, Topic: "T"}, "it was a test"); n != 1 || err != nil {
+				t.Errorf("Discard() = %d, %v", n, err)
+			}
+			if _, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Blocked}, " "); err == nil {
+				t.Error("a discard without a reason")
+			}
+			if _, err := op.Retry(t.Context(), outbox.Filter{}); err == nil {
+				t.Error("a retry of all rows")
+			}
+			if _, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Published}); err == nil {
+				t.Error("a retry of what was sent")
+			}
+			if s := value[string](f, "select string_agg(status || ' ' || attempts || ' ' || coalesce(last_error, '-'), ', ' order by id) from outbox_event where id in (1, 3)"); s != "PENDING 1 -, DEAD 1 it was a test" {
+				t.Error(s)
+			}
+		})
+	}
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	write, db := drivers[0].open(t, f.url, nil)
+	op := outbox.NewOperator(db, nil)
+	must(t, write(t.Context(), commit, strange[0]))
+	f.exec("update outbox_event set status = 'BLOCKED', last_error = 'x'")
+	must(t, op.Edit(t.Context(), 1, func(e *outbox.Event) error {
+		e.Topic, e.Value, e.Headers = "other", nil, []outbox.Header{{Key: "edited"}}
+		return nil
+	}))
+	row, err := op.Show(t.Context(), 1)
+	must(t, err)
+	if want := (outbox.Event{ID: "plain", Topic: "other", Key: []byte("k"), Headers: []outbox.Header{{Key: "edited"}}}); !same(row.Event, want) || row.State != outbox.Pending || row.LastError != "" {
+		t.Errorf("%+v", row)
+	}
+	for name, edit := range map[string]func(e *outbox.Event) error{
+		"id":    func(e *outbox.Event) error { e.ID = "other"; return nil },
+		"key":   func(e *outbox.Event) error { e.Key = nil; return nil },
+		"topic": func(e *outbox.Event) error { e.Topic = "not a topic"; return nil },
+	} {
+		if err := op.Edit(t.Context(), 1, edit); !errors.Is(err, outbox.ErrInvalidEvent) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f.exec("update outbox_event set status = 'PUBLISHED'")
+	if err := op.Edit(t.Context(), 1, func(*outbox.Event) error { return nil }); !errors.Is(err, outbox.ErrNoRow) {
+		t.Errorf("an edit of what was sent: %v", err)
+	}
+}
+
+// An operator waits until nothing of the bucket is on its way, in both modes.
+func TestOperatorTakesTheLock(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			b.insert("1", "2")
+			op := outbox.NewOperator(b.db, nil)
+			b.b.Fake.ControlKey(0, slowly(b.b, 2*time.Second))
+			start(t, b.config(mode))
+			inWork := `select exists (select from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and database = (select oid from pg_database where datname = current_database())
+				and classid = hashoid('outbox_event'::regclass)::bigint::bit(32)::bigint::oid) or exists (select from outbox_lease where leased_until > clock_timestamp())`
+			eventually(t, "a batch is in work", func() bool { return value[bool](b.fixture, inWork) })
+			n, err := op.Discard(t.Context(), outbox.Filter{Topic: b.topic}, "too late")
+			must(t, err)
+			if n != 0 {
+				t.Errorf("%d rows were discarded that are in Kafka", n)
+			}
+			if got := b.topicHas(); got != "1 2" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+func TestSwitchMode(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	op := outbox.NewOperator(b.db, nil)
+	run := func(mode outbox.Mode) {
+		r, err := outbox.New(b.config(mode))
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		eventually(t, "all are sent", func() bool { return b.rows("true") == 0 && r.Status().Running })
+		cancel()
+		must(t, <-ended)
+	}
+	b.insert("1")
+	run(outbox.TwoPhase)
+	b.insert("2")
+	b.exec("update outbox_event set status = 'PUBLISHING', claim_epoch = 9, claimed_until = clock_timestamp()")
+	b.exec("update outbox_lease set owner = 'alive', leased_until = clock_timestamp() + interval '1 hour' where bucket = 5")
+	if err := op.SwitchMode(t.Context(), outbox.SinglePhase); err == nil || !strings.Contains(err.Error(), "alive is at work") {
+		t.Errorf("SwitchMode() = %v", err)
+	}
+	b.exec("update outbox_lease set leased_until = clock_timestamp()")
+	must(t, op.SwitchMode(t.Context(), outbox.SinglePhase))
+	run(outbox.SinglePhase)
+	b.insert("3")
+	must(t, op.SwitchMode(t.Context(), outbox.TwoPhase))
+	run(outbox.TwoPhase)
+	if got := b.topicHas(); got != "1 2 3" {
+		t.Error(got)
+	}
+	if err := op.SwitchMode(t.Context(), "other"); err == nil {
+		t.Error("an unknown mode")
+	}
+}
+
+// A relay that runs while the mode is switched under it sends nothing more, and ends.
+func TestModeSwitchedUnderARelay(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			r, err := outbox.New(b.config(mode))
+			must(t, err)
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(t.Context()) }()
+			eventually(t, "it runs", func() bool { return r.Status().Running && !r.Status().Seen.IsZero() })
+			b.exec("update outbox_mode set mode = case mode when 'two-phase' then 'single-phase' else 'two-phase' end")
+			b.insert("1")
+			if err := <-ended; !errors.Is(err, outbox.ErrOtherMode) {
+				t.Errorf("Run() = %v", err)
+			}
+			if b.rows("status = 'PENDING' and claims = 0") != 1 || b.topicHas() != "" {
+				t.Error("it has sent")
+			}
+		})
+	}
+}

@@ -1,0 +1,30 @@
+package outbox
+
+import (
+	"math/rand/v2"
+
+	"github.com/IBM/sarama"
+)
+
+// partitioner chooses the partitions of a topic, for one batch.
+type partitioner struct {
+	byKey  sarama.Partitioner
+	chosen int32 // for all rows without a key, so that they share a record batch; -1 as long as there is none
+}
+
+func newPartitioner(of sarama.PartitionerConstructor, topic string) *partitioner {
+	return &partitioner{byKey: of(topic), chosen: -1}
+}
+
+func (p *partitioner) partition(key []byte, partitions int32) int32 {
+	if key != nil {
+		n, err := p.byKey.Partition(&sarama.ProducerMessage{Key: sarama.ByteEncoder(key)}, partitions)
+		if err == nil {
+			return n
+		}
+	}
+	if p.chosen < 0 {
+		p.chosen = rand.Int32N(partitions) //nolint:gosec // no secret
+	}
+	return p.chosen
+}

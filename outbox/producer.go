@@ -1,0 +1,242 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
+)
+
+// producer sends batches for one worker. It is no sarama.SyncProducer, because order rests on what that does not tell: when one record
+// batch of a partition is refused, the next ones may have been sent. Here a partition has one record batch on its way, which Kafka
+// takes or refuses as a whole, and the next one is sent when that is known. So whatever is sent twice, by whomever, whenever, comes
+// after all that stands before it in its key: the first copies are in order.
+//
+// It is idempotent within one batch: what is sent again because a connection broke has its old sequence number. A producer that
+// has had to give up is retired: its connections are cut, so that what it has sent cannot come much later, and the next batch has a
+// new producer id.
+type producer struct {
+	cluster *cluster
+	conf    *sarama.Config // its own
+	dialer  *kafkaconf.Dialer
+	links   map[string]*sarama.Broker // by address
+	id      *sarama.InitProducerIDResponse
+	next    map[place]int32 // sequence numbers
+}
+
+func newProducer(c *cluster) *producer {
+	p := &producer{cluster: c}
+	p.renew()
+	return p
+}
+
+// renew begins with new connections and a new producer id.
+func (p *producer) renew() {
+	conf := *p.cluster.conf
+	p.dialer = kafkaconf.NewDialer(&conf)
+	p.conf, p.links, p.id, p.next = &conf, map[string]*sarama.Broker{}, nil, map[place]int32{}
+}
+
+// retire cuts the connections.
+func (p *producer) retire() {
+	p.dialer.End()
+	for _, l := range p.links {
+		_ = l.Close()
+	}
+	p.renew()
+}
+
+// close is retire for good.
+func (p *producer) close() {
+	p.dialer.End()
+	for _, l := range p.links {
+		_ = l.Close()
+	}
+}
+
+// send sends the rows, which are in the order of their ids, and writes down what became of each. It returns when all is known, when it
+// gives up on what is not, or when ctx is done. The error is the last one that was not a row's own.
+func (p *producer) send(ctx context.Context, rows []*row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, p.dialer.End)
+	lanes := newLanes(rows, p.next)
+	for open := lanes; len(open) > 0 && pause(ctx, open); open = openLanes(lanes) {
+		p.round(open)
+	}
+	unclear := false
+	var err error
+	for _, l := range lanes {
+		p.next[l.place] = l.sequence
+		unclear = unclear || l.unclear
+		err = cmp.Or(l.end(ctx), err)
+	}
+	if !stop() || unclear {
+		p.retire()
+	}
+	return err
+}
+
+// identify asks for a producer id, if there is none. Batches are begun after it.
+func (p *producer) identify(ctx context.Context) (err error) {
+	if p.id != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, p.dialer.End)
+	err = sarama.ErrOutOfBrokers
+	for _, addr := range p.cluster.addresses() {
+		if err = p.identifyBy(addr); err == nil {
+			break
+		}
+	}
+	if !stop() {
+		p.retire()
+	}
+	if err != nil {
+		return fmt.Errorf("ask for a producer id: %w", err)
+	}
+	return nil
+}
+
+const identifyTimeout = 10 * time.Second
+
+func (p *producer) identifyBy(addr string) error {
+	broker, err := p.connect(addr)
+	if err != nil {
+		return err
+	}
+	res, err := broker.InitProducerID(&sarama.InitProducerIDRequest{Version: 1})
+	switch {
+	case err != nil:
+		_ = broker.Close()
+		return err
+	case !errors.Is(res.Err, sarama.ErrNoError):
+		return res.Err
+	}
+	p.id = res
+	return nil
+}
+
+// round sends one record batch of each lane: one request to each broker, all at once.
+func (p *producer) round(lanes []*lane) {
+	byBroker := map[*sarama.Broker][]*lane{}
+	var stale []string
+	for _, l := range lanes {
+		broker, err := p.link(l.place)
+		if err != nil {
+			l.retry(err)
+			stale = append(stale, l.place.topic)
+			continue
+		}
+		l.cut(p.cluster.conf.Producer.MaxMessageBytes)
+		byBroker[broker] = append(byBroker[broker], l)
+	}
+	var requests sync.WaitGroup
+	for broker, lanes := range byBroker {
+		requests.Go(func() { p.request(broker, lanes) })
+	}
+	requests.Wait()
+	for _, l := range lanes {
+		if l.retries > 0 {
+			stale = append(stale, l.place.topic)
+		}
+	}
+	if len(stale) > 0 {
+		p.cluster.refresh(stale...)
+	}
+}
+
+// link returns a connection to the leader.
+func (p *producer) link(at place) (*sarama.Broker, error) {
+	addr, err := p.cluster.leader(at)
+	if err != nil {
+		return nil, err
+	}
+	return p.connect(addr)
+}
+
+// connect returns the connection to a broker, and opens it if need be.
+func (p *producer) connect(addr string) (*sarama.Broker, error) {
+	if l := p.links[addr]; l != nil {
+		if open, _ := l.Connected(); open {
+			return l, nil
+		}
+		_ = l.Close()
+		delete(p.links, addr)
+	}
+	l := sarama.NewBroker(addr)
+	if err := l.Open(p.conf); err != nil {
+		return nil, err
+	}
+	if _, err := l.Connected(); err != nil { // waits until it is open, or has failed
+		return nil, err
+	}
+	p.links[addr] = l
+	return l, nil
+}
+
+// request sends the record batches of the lanes and reads the answers.
+func (p *producer) request(broker *sarama.Broker, lanes []*lane) {
+	req := &sarama.ProduceRequest{
+		RequiredAcks: p.conf.Producer.RequiredAcks,
+		Timeout:      int32(p.conf.Producer.Timeout / time.Millisecond), //nolint:gosec // seconds
+		Version:      p.version(),
+	}
+	for _, l := range lanes {
+		req.AddBatch(l.place.topic, l.place.partition, p.recordBatch(l))
+	}
+	res, err := broker.Produce(req)
+	if err != nil {
+		_ = broker.Close() // the next attempt opens another
+	}
+	for _, l := range lanes {
+		if err != nil {
+			l.unclear = true
+			l.retry(err)
+			continue
+		}
+		block := res.GetBlock(l.place.topic, l.place.partition)
+		if block == nil {
+			l.unclear = true
+			l.retry(sarama.ErrIncompleteResponse)
+			continue
+		}
+		l.answer(block)
+	}
+}
+
+func (p *producer) version() int16 {
+	switch v := p.conf.Version; {
+	case v.IsAtLeast(sarama.V2_8_0_0):
+		return 9
+	case v.IsAtLeast(sarama.V2_4_0_0):
+		return 8
+	default:
+		return 7
+	}
+}
+
+func (p *producer) recordBatch(l *lane) *sarama.RecordBatch {
+	now := time.Now().Truncate(time.Millisecond)
+	b := &sarama.RecordBatch{
+		Version: 2, FirstTimestamp: now, MaxTimestamp: now,
+		Codec: p.conf.Producer.Compression, CompressionLevel: p.conf.Producer.CompressionLevel,
+		ProducerID: p.id.ProducerID, ProducerEpoch: p.id.ProducerEpoch, FirstSequence: l.sequence,
+		LastOffsetDelta: int32(len(l.batch) - 1), //nolint:gosec // Config.BatchRows
+	}
+	for i, r := range l.batch {
+		rec := r.record()
+		rec.OffsetDelta = int64(i)
+		b.Records = append(b.Records, rec)
+	}
+	return b
+}

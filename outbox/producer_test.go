@@ -1,0 +1,247 @@
+package outbox_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/outboxtest"
+)
+
+// Codes of Kafka's answers.
+const (
+	codeNotLeader         = 6
+	codeTopicForbidden    = 29
+	codeNotEnoughReplicas = 19
+	codeOutOfOrder        = 45
+	codeInvalidRecord     = 87
+	codeInvalidTimestamp  = 32
+)
+
+// contains reports whether a request has a record with that text.
+func contains(req *kmsg.ProduceRequest, text string) bool {
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			if bytes.Contains(p.Records, []byte(text)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Kafka takes or refuses a record batch as a whole. The one row for which it was refused is found; it blocks its key, and the others are
+// sent, each key in order.
+func TestRefusedRecordBatch(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			b.b.Fake.ControlKey(0, refusing(b.b, func(req *kmsg.ProduceRequest) (int16, bool) { return codeInvalidRecord, contains(req, "bad value") }))
+			var events []outbox.Event
+			for i := range 40 {
+				e := outbox.Event{ID: fmt.Sprint(i), Topic: b.topic, Key: []byte(fmt.Sprint("key ", i%4)), Value: []byte("good value")}
+				if i == 17 {
+					e.Value = []byte("bad value")
+				}
+				events = append(events, e)
+			}
+			must(t, b.write(t.Context(), commit, events...))
+			start(t, b.config(mode))
+			eventually(t, "one is blocked, and all but its key are sent", func() bool { return b.rows("status = 'BLOCKED' and event_id = '17'") == 1 && b.rows("true") == 6 })
+			if n := b.rows("status = 'PENDING' and attempts = 0 and claims = 0 and partition_key = 'key 1' and event_id in ('21', '25', '29', '33', '37')"); n != 5 {
+				t.Errorf("%d rows wait behind it, want 5", n)
+			}
+			list, err := outboxtest.Records(b.b.Addrs, b.topic)
+			must(t, err)
+			got, repeated := outboxtest.FirstCopies(list)
+			if s := fmt.Sprint(got["key 1"], got["key 2"]); s != "[1 5 9 13] [2 6 10 14 18 22 26 30 34 38]" || repeated > 0 {
+				t.Errorf("%s, %d sent twice", s, repeated)
+			}
+		})
+	}
+}
+
+// As long as a record batch is not acknowledged, nothing that comes after it in its partition is sent: whatever the answers are, whatever
+// else is sent meanwhile.
+func TestNothingOvertakes(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]int16{"not leader": codeNotLeader, "not enough replicas": codeNotEnoughReplicas, "out of order": codeOutOfOrder, "invalid timestamp": codeInvalidTimestamp} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			var refusals atomic.Int64
+			b.b.Fake.ControlKey(0, refusing(b.b, func(req *kmsg.ProduceRequest) (int16, bool) {
+				return code, contains(req, "the first") && refusals.Add(1) <= 9
+			}))
+			var events []outbox.Event
+			for i := range 50 {
+				e := outbox.Event{ID: fmt.Sprint(i), Topic: b.topic, Key: []byte("k"), Value: []byte(strings.Repeat("x", 100))}
+				if i == 3 {
+					e.Value = []byte("the first")
+				}
+				events = append(events, e)
+			}
+			must(t, b.write(t.Context(), commit, events...))
+			cfg := b.config(outbox.SinglePhase)
+			cfg.Sarama = func(c *sarama.Config) { c.Producer.MaxMessageBytes = 600 }
+			start(t, cfg)
+			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+			var want []string
+			for i := range 50 {
+				want = append(want, fmt.Sprint(i))
+			}
+			if got := b.topicHas(); got != strings.Join(want, " ") {
+				t.Errorf("order %s", got)
+			}
+			if refusals.Load() < 9 {
+				t.Errorf("%d refusals", refusals.Load())
+			}
+		})
+	}
+}
+
+// A partition that takes nothing holds up its own rows, not those of others, and blames none.
+func TestPartitionThatTakesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 4)
+	var stuck atomic.Bool
+	stuck.Store(true)
+	b.b.Fake.ControlKey(0, func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		b.b.Fake.KeepControl()
+		req := kreq.(*kmsg.ProduceRequest)
+		if !stuck.Load() || !contains(req, "held") {
+			return nil, nil, false //nolint:nilnil // so says kfake
+		}
+		return refusing(b.b, func(*kmsg.ProduceRequest) (int16, bool) { return codeNotEnoughReplicas, true })(kreq)
+	})
+	cfg := b.config(outbox.SinglePhase)
+	cfg.BatchRows = 10 // fewer than are held
+	r := start(t, cfg)
+	var events []outbox.Event
+	for i := range 300 { // one key, one partition
+		events = append(events, outbox.Event{ID: fmt.Sprint("held ", i), Topic: b.topic, Key: []byte("held")})
+	}
+	must(t, b.write(t.Context(), commit, events...))
+	eventually(t, "it has been tried", func() bool { return r.Status().Error != nil })
+	other := b.b.Topic(t, 1)
+	for i := range 64 {
+		must(t, b.write(t.Context(), commit, outbox.Event{ID: fmt.Sprint(i), Topic: other, Key: []byte(fmt.Sprint(i))}))
+	}
+	eventually(t, "the others are sent", func() bool { return b.rows("event_id not like 'held%'") == 0 })
+	if n := b.rows("status = 'PENDING' and attempts = 0"); n != 300 {
+		t.Errorf("%d rows wait without blame, want 300", n)
+	}
+	stuck.Store(false)
+	eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+	for i, id := range strings.Split(b.topicHas(), " held ") {
+		if strings.TrimPrefix(id, "held ") != fmt.Sprint(i) {
+			t.Fatalf("place %d has %s", i, id)
+		}
+	}
+}
+
+func TestTopicThatMayNotBeWritten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.b.Fake.ControlKey(0, refusing(b.b, func(*kmsg.ProduceRequest) (int16, bool) { return codeTopicForbidden, true }))
+	b.insert("1", "2")
+	must(t, b.write(t.Context(), commit, outbox.Event{ID: "3", Topic: b.topic, Key: []byte("other")}, outbox.Event{ID: "4", Topic: b.topic}))
+	start(t, b.config(outbox.TwoPhase))
+	eventually(t, "the heads of the keys are blocked", func() bool { return b.rows("status = 'BLOCKED' and attempts = 1 and event_id in ('1', '3', '4')") == 3 })
+	if b.rows("status = 'PENDING' and event_id = '2'") != 1 {
+		t.Error("what is behind does not wait")
+	}
+}
+
+// A record batch whose answer is lost is sent again with its old sequence number: Kafka knows it.
+func TestLostAnswerIsNotSentTwice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	n := &lossy{}
+	b.insert("1", "2", "3")
+	cfg := b.config(outbox.SinglePhase)
+	cfg.Sarama = func(c *sarama.Config) { c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, n }
+	start(t, cfg)
+	eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+	if got := b.topicHas(); got != "1 2 3" || !n.lost.Load() {
+		t.Errorf("%s; an answer was lost: %v", got, n.lost.Load())
+	}
+}
+
+// B26: a producer that has given up on a batch whose fate is not known is cut off before its rows are sent again.
+func TestProducerIsRetired(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			b.insert("1", "2", "3")
+			n := &lossy{hold: true}
+			cfg := b.config(mode)
+			cfg.PublishTimeout = time.Second
+			cfg.Sarama = func(c *sarama.Config) { c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, n }
+			start(t, cfg)
+			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+			if !n.lost.Load() || !n.cut.Load() {
+				t.Errorf("a request was held: %v, its connection was cut: %v", n.lost.Load(), n.cut.Load())
+			}
+			list, err := outboxtest.Records(b.b.Addrs, b.topic)
+			must(t, err)
+			if got, _ := outboxtest.FirstCopies(list); fmt.Sprint(got["k"]) != "[1 2 3]" {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+// The same keys go to the same partitions as by the clients that share the topic.
+func TestPartitioners(t *testing.T) {
+	t.Parallel()
+	for p, of := range map[outbox.Partitioner]sarama.PartitionerConstructor{outbox.HashPartitioner: sarama.NewHashPartitioner, outbox.Murmur2Partitioner: sarama.NewMurmur2Partitioner} {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 7)
+			var events []outbox.Event
+			for i := range 50 {
+				events = append(events, outbox.Event{Topic: b.topic, Key: []byte(fmt.Sprint("key ", i))})
+			}
+			must(t, b.write(t.Context(), commit, events...))
+			cfg := b.config(outbox.SinglePhase)
+			cfg.Partitioner = p
+			start(t, cfg)
+			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+			list, err := outboxtest.Records(b.b.Addrs, b.topic)
+			must(t, err)
+			for _, msg := range list {
+				want, err := of(b.topic).Partition(&sarama.ProducerMessage{Key: sarama.ByteEncoder(msg.Key)}, 7)
+				must(t, err)
+				if msg.Partition != want {
+					t.Errorf("%s is in partition %d, want %d", msg.Key, msg.Partition, want)
+				}
+			}
+		})
+	}
+}
+
+// Compression is the user's to choose.
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	cfg := b.config(outbox.SinglePhase)
+	cfg.Sarama = func(c *sarama.Config) { c.Producer.Compression = sarama.CompressionZSTD }
+	b.insert("1", "2")
+	start(t, cfg)
+	eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+	if got := b.topicHas(); got != "1 2" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,76 @@
+package outbox
+
+import (
+	"github.com/IBM/sarama"
+)
+
+// row is a row of outbox_event on its way to Kafka.
+type row struct {
+	id        int64
+	bucket    int64
+	epoch     int64 // of the lease, in two-phase mode
+	topic     string
+	key       []byte
+	size      int // of the record, about
+	claims    int64
+	eventID   string
+	payload   []byte
+	headers   []Header
+	partition int32
+
+	outcome outcome
+	err     error // of a row that failed, or why it was not sent
+}
+
+// outcome is what became of a row in a batch.
+type outcome int
+
+const (
+	notSent outcome = iota // it may be sent later, or Kafka may have it although that is not known
+	acked                  // Kafka has it
+	failed                 // it can never be sent as it is
+)
+
+// orderKey tells the keys of all topics apart; "" is no key.
+func (r *row) orderKey() string {
+	if r.key == nil {
+		return ""
+	}
+	return r.topic + "\x00" + string(r.key)
+}
+
+func (r *row) place() place { return place{r.topic, r.partition} }
+
+// fail marks a row that can never be sent as it is.
+func (r *row) fail(err error) { r.outcome, r.err = failed, err }
+
+// record is what Kafka gets. event-id comes first.
+func (r *row) record() *sarama.Record {
+	headers := make([]*sarama.RecordHeader, 0, len(r.headers)+1)
+	headers = append(headers, &sarama.RecordHeader{Key: []byte(IDHeader), Value: []byte(r.eventID)})
+	for _, h := range r.headers {
+		headers = append(headers, &sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
+	}
+	return &sarama.Record{Key: r.key, Value: r.payload, Headers: headers}
+}
+
+// keys is a set of keys that are held: nothing of them may be sent any more in this batch, because something before it was not.
+type keys map[string]struct{}
+
+// hold holds the key of a row, if it has one.
+func (k keys) hold(r *row) {
+	if key := r.orderKey(); key != "" {
+		k[key] = struct{}{}
+	}
+}
+
+func (k keys) held(r *row) bool {
+	_, held := k[r.orderKey()]
+	return held
+}
+
+// place is a partition of a topic.
+type place struct {
+	topic     string
+	partition int32
+}

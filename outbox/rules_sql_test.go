@@ -1,0 +1,170 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/einmal-go/einmal/outbox"
+)
+
+// B3: a transaction that is open elsewhere in the cluster, and has written, hides nothing.
+func TestOpenTransactionElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.exec("create table elsewhere (n int)")
+	tx, err := b.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "insert into elsewhere values (1)")
+	must(t, err)
+	start(t, b.config(outbox.SinglePhase))
+	b.insert("1")
+	eventually(t, "it is sent", func() bool { return b.rows("true") == 0 })
+}
+
+// B5: many rows behind a blocked one hold up nobody else.
+func TestHotKeyBehindABlockedRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("first")
+	b.exec("update outbox_event set status = 'BLOCKED'")
+	b.exec("insert into outbox_event (event_id, topic, partition_key) select 'hot', $1::text, 'k' from generate_series(1, 50000)", b.topic)
+	cfg := b.config(outbox.SinglePhase)
+	start(t, cfg)
+	for i := range 64 {
+		must(t, b.write(t.Context(), commit, outbox.Event{ID: fmt.Sprint(i), Topic: b.topic, Key: []byte(fmt.Sprint(i))}))
+	}
+	eventually(t, "the others are sent", func() bool { return b.rows("event_id not in ('hot', 'first')") == 0 })
+	if b.rows("event_id = 'hot' and status = 'PENDING'") != 50000 {
+		t.Error("something of the blocked key was sent")
+	}
+}
+
+// B10: rows whose relay has died return when their claims have expired, also where nothing new comes to their buckets.
+func TestStuckRowsReturn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("1", "2")
+	b.exec(`update outbox_event set status = 'PUBLISHING', claims = 1, claim_epoch = 1, claimed_until = clock_timestamp() + case event_id when '1' then interval '-1 second' else interval '1 hour' end`)
+	r := start(t, b.config(outbox.TwoPhase))
+	eventually(t, "what has expired is sent", func() bool { return r.Status().Returned >= 1 && b.rows("event_id = '1'") == 0 })
+	eventually(t, "so is the rest, taken back by the new owner", func() bool { return b.rows("true") == 0 })
+	if got := b.topicHas(); got != "1 2" {
+		t.Error(got)
+	}
+}
+
+// B16, B19: what the relay does often goes by the partial indexes, also with statistics of a moment at which the table was empty.
+func TestPlansUseTheIndexes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			b.exec("analyze outbox_event")
+			b.exec("alter table outbox_event set (autovacuum_enabled = off)")
+			b.exec("insert into outbox_event (event_id, topic, partition_key, status) select n::text, $1::text, (n % 1000)::text::bytea, 'PUBLISHED' from generate_series(1, 30000) n", b.topic)
+			scans := func() int {
+				return value[int](b.fixture, "select coalesce(sum(seq_scan), 0)::int from pg_stat_user_tables where relname = 'outbox_event' and schemaname = current_schema()")
+			}
+			b.exec("select pg_stat_force_next_flush()")
+			start(t, b.config(mode))
+			before := -1
+			for i := range 20 {
+				b.insert(fmt.Sprint("event ", i))
+				eventually(t, "it is sent", func() bool {
+					return value[int](b.fixture, "select count(*) from outbox_event where status = 'PENDING' and bucket is not null") == 0
+				})
+				if i == 3 {
+					b.exec("select pg_stat_force_next_flush()")
+					before = scans()
+				}
+			}
+			b.exec("select pg_stat_force_next_flush()")
+			if n := scans() - before; n > 5 { // this test's own look at the table may be some
+				t.Errorf("%d scans of the whole table", n)
+			}
+		})
+	}
+}
+
+// What Write takes as the largest event, the relay sends.
+func TestLargestEvent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	largest := func(size int) outbox.Event {
+		return outbox.Event{ID: strings.Repeat("i", 300), Topic: b.topic, Key: []byte("k"), Value: make([]byte, size), Headers: []outbox.Header{{Key: "h"}}}
+	}
+	size, over := 0, outbox.DefaultMaxBytes
+	for over-size > 1 {
+		middle := (size + over) / 2
+		if _, _, err := outbox.NewWriter(nil).Statement(t.Context(), []outbox.Event{largest(middle)}, outbox.TextArrays); err == nil {
+			size = middle
+		} else {
+			over = middle
+		}
+	}
+	if size < outbox.DefaultMaxBytes-1000 {
+		t.Errorf("the largest has %d bytes", size)
+	}
+	must(t, b.write(t.Context(), commit, largest(size)))
+	start(t, b.config(outbox.SinglePhase))
+	eventually(t, "it is sent", func() bool { return b.rows("true") == 0 })
+}
+
+// B12, B19: every transaction that waits, or looks for rows, has settings of its own.
+func TestSettingsOfATransaction(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			seen := make(chan string, 10)
+			cfg := b.config(mode)
+			cfg.PublishTimeout = 3 * time.Second
+			cfg.Database = settingsOf{b.db, seen}
+			start(t, cfg)
+			b.insert("1")
+			want := "jit off, seqscan off, lock 1s, idle 13s"
+			if mode == outbox.TwoPhase {
+				want = "jit off, seqscan off, lock 1s, idle 10s"
+			}
+			if got := <-seen; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// settingsOf looks at the settings where rows are deleted.
+type settingsOf struct {
+	outbox.Database
+	seen chan string
+}
+
+func (s settingsOf) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
+	return s.Database.InTx(ctx, func(ctx context.Context, tx outbox.Tx) error { return f(ctx, settingsTx{tx, s.seen}) })
+}
+
+type settingsTx struct {
+	outbox.Tx
+	seen chan string
+}
+
+func (t settingsTx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	if strings.Contains(sql, "delete from") {
+		look := `select 'jit ' || current_setting('jit') || ', seqscan ' || current_setting('enable_seqscan') || ', lock ' || current_setting('lock_timeout') || ', idle ' || current_setting('idle_in_transaction_session_timeout')`
+		var text string
+		if err := t.Query(ctx, look, nil, func(scan func(...any) error) error { return scan(&text) }); err != nil {
+			return 0, err
+		}
+		select {
+		case t.seen <- text:
+		default:
+		}
+	}
+	return t.Tx.Exec(ctx, sql, args...)
+}

@@ -1,0 +1,45 @@
+package outbox
+
+import "context"
+
+// singlePhase sends rows within the transaction that holds their buckets' locks, and deletes them.
+func (b *batch) singlePhase(ctx context.Context, buckets []int64) error {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout+sqlTimeout)
+	defer cancel()
+	err := b.cfg.Database.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		if err := b.guard(ctx, tx, b.cfg.PublishTimeout+sqlTimeout); err != nil {
+			return err
+		}
+		if err := b.lock(ctx, tx, buckets); err != nil || len(b.locked) == 0 {
+			return err
+		}
+		if err := b.candidates(ctx, tx); err != nil {
+			return err
+		}
+		if len(b.rows) > 0 {
+			if err := b.fetched(ctx, tx, b.sql.fetch, numbers(idsOf(b.rows))); err != nil {
+				return err
+			}
+			b.send(ctx, b.cfg.PublishTimeout)
+		}
+		return b.settle(ctx, tx)
+	})
+	if err == nil {
+		b.status.sent(b.acknowledged(), len(b.failed))
+	}
+	return err
+}
+
+// settle deletes, or marks, what was acknowledged and nothing else.
+func (b *batch) settle(ctx context.Context, tx Tx) error {
+	sql := b.sql.delete
+	if b.cfg.Keep > 0 {
+		sql = b.sql.publish
+	}
+	if list := b.acknowledged(); len(list) > 0 {
+		if _, err := tx.Exec(ctx, sql, numbers(idsOf(list))); err != nil {
+			return err
+		}
+	}
+	return b.block(ctx, tx)
+}

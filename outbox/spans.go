@@ -1,0 +1,58 @@
+package outbox
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const tracerName = "github.com/einmal-go/einmal/outbox"
+
+// maxLinks is how many links the SDK keeps by default.
+const maxLinks = 128
+
+// startSpans begins a span for each topic of the batch. It is linked to the traces in which the events were written: they are many, so
+// none is the parent.
+func (b *batch) startSpans(ctx context.Context) (end func(error)) {
+	tracer := b.cfg.TracerProvider.Tracer(tracerName)
+	byTopic := map[string][]*row{}
+	for _, r := range b.rows {
+		byTopic[r.topic] = append(byTopic[r.topic], r)
+	}
+	var spans []trace.Span
+	for topic, rows := range byTopic {
+		_, span := tracer.Start(ctx, "send "+topic, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+			attribute.String("messaging.system", "kafka"), attribute.String("messaging.operation.type", "send"),
+			attribute.String("messaging.operation.name", "send"), attribute.String("messaging.destination.name", topic),
+			attribute.Int("messaging.batch.message_count", len(rows))))
+		if span.IsRecording() {
+			addLinks(span, rows)
+		}
+		spans = append(spans, span)
+	}
+	return func(err error) {
+		for _, span := range spans {
+			if err != nil {
+				span.SetStatus(codes.Error, "not all were sent")
+			}
+			span.End()
+		}
+	}
+}
+
+func addLinks(span trace.Span, rows []*row) {
+	seen := map[trace.SpanID]bool{}
+	for _, r := range rows {
+		sc := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &carrier{r.headers}))
+		if !sc.IsValid() || seen[sc.SpanID()] {
+			continue
+		}
+		if seen[sc.SpanID()] = true; len(seen) > maxLinks {
+			return
+		}
+		span.AddLink(trace.Link{SpanContext: sc})
+	}
+}

@@ -1,0 +1,128 @@
+package outbox
+
+import (
+	"strconv"
+	"time"
+)
+
+// statements are the texts of a relay. Statuses are literals, so that plans use the partial indexes; where rows are found by their ids,
+// status || ” keeps plans away from those, which statistics may call empty. Arrays are text, so that any driver can pass them.
+type statements struct {
+	pending, guard, lock                       string
+	candidates, fetch                          string
+	delete, publish, block                     string
+	lease, takeBack, claim                     string
+	markDelete, markPublish, giveBack, unlease string
+	cleanUp, sweep, sweepLock                  string
+	declare, mode, seed                        string
+	backlog, oldest                            string
+}
+
+func newStatements(t tables, mode Mode) *statements { //nolint:funlen // one text after the other
+	free := ""
+	if mode == TwoPhase {
+		free = " and not exists (select from {lease} l where l.bucket = b.bucket and l.leased_until > clock_timestamp())"
+	}
+	return &statements{
+		pending: t.in(`select b.bucket::bigint from generate_series(0, 63) as b(bucket)
+where exists (select from {event} where status = 'PENDING' and bucket = b.bucket)` + free),
+
+		// No scan of the whole table, whatever the statistics were made of. No JIT: the costs that PostgreSQL adds to what is
+		// disabled would make it compile, which takes 100 ms.
+		guard: `select set_config('idle_in_transaction_session_timeout', $1, true), set_config('lock_timeout', $2, true),
+  set_config('statement_timeout', $3, true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`,
+
+		// a statement before that which reads the rows: read by the same one, they would be as of before the lock
+		lock: t.in(`select b.bucket from unnest($1::text::bigint[]) as b(bucket)
+where (select m.mode from {mode} m where m.only_row) = '` + string(mode) + `' and pg_try_advisory_xact_lock(hashoid($2::text::regclass), b.bucket::int)`),
+
+		candidates: t.in(`select c.bucket::bigint, c.id, c.topic, c.partition_key, c.size::bigint, c.claims::bigint
+from unnest($1::text::bigint[], $2::text::bigint[]) as b(bucket, most) cross join lateral (
+  select o.bucket, o.id, o.topic, o.partition_key, coalesce(octet_length(o.payload), 0) + octet_length(o.headers) + octet_length(o.event_id) as size, o.claims
+  from {event} o
+  where o.status = 'PENDING' and o.bucket = b.bucket and (o.partition_key is null or not exists (
+    select from {event} h where h.status = 'BLOCKED' and h.bucket = o.bucket and h.topic = o.topic and h.partition_key = o.partition_key and h.id < o.id))
+  order by o.id limit b.most) as c`),
+
+		fetch: t.in(`select o.id, o.topic, o.partition_key, o.event_id, o.payload, o.headers from {event} o
+where o.id = any($1::text::bigint[]) and o.status || '' = 'PENDING' for no key update skip locked`),
+
+		delete:  t.in(`delete from {event} where id = any($1::text::bigint[])`),
+		publish: t.in(`update {event} set status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null where id = any($1::text::bigint[])`),
+		block: t.in(`update {event} o set status = 'BLOCKED', attempts = o.attempts + 1, last_error = e.error, claim_epoch = null, claimed_until = null
+from unnest($1::text::bigint[], $2::text::bigint[], $3::text::text[]) as e(id, epoch, error)
+where o.id = e.id and (o.status || '' = 'PENDING' and e.epoch = 0 or o.status || '' = 'PUBLISHING' and o.claim_epoch = e.epoch)`),
+
+		lease: t.in(`with c as materialized (select bucket from {lease} where bucket = any($1::text::bigint[]) and leased_until < clock_timestamp()
+  order by bucket for no key update skip locked)
+update {lease} l set owner = $2::text, epoch = l.epoch + 1, leased_until = clock_timestamp() + $3::text::interval from c where l.bucket = c.bucket
+returning l.bucket::bigint, l.epoch`),
+
+		// it waits for a predecessor that is just marking them: what that leaves must come back before anything else is claimed
+		takeBack: t.in(`with s as materialized (select id from {event} where status = 'PUBLISHING' and bucket = any($1::text::bigint[]) order by id for no key update)
+update {event} o set ` + returned("$2") + ` from s where o.id = s.id and o.status || '' = 'PUBLISHING'`),
+
+		claim: t.in(`with c as materialized (select o.id, e.epoch from unnest($1::text::bigint[], $2::text::bigint[]) as e(id, epoch) join {event} o on o.id = e.id
+  where o.status || '' = 'PENDING' order by o.id for no key update of o skip locked)
+update {event} o set status = 'PUBLISHING', claims = o.claims + 1, claim_epoch = c.epoch, claimed_until = clock_timestamp() + $3::text::interval
+from c where o.id = c.id and o.status || '' = 'PENDING'
+returning o.id, o.topic, o.partition_key, o.event_id, o.payload, o.headers`),
+
+		markDelete:  t.in(ours + `delete from {event} o using m where o.id = m.id`),
+		markPublish: t.in(ours + `update {event} o set status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null, claim_epoch = null, claimed_until = null from m where o.id = m.id`),
+		// the claim is undone: nothing was wrong with the row, nor did its relay die
+		giveBack: t.in(ours + `update {event} o set status = 'PENDING', claims = o.claims - 1, claim_epoch = null, claimed_until = null from m where o.id = m.id`),
+		unlease: t.in(`with c as materialized (select l.bucket from unnest($1::text::bigint[], $2::text::bigint[]) as e(bucket, epoch) join {lease} l using (bucket, epoch)
+  order by l.bucket for no key update of l)
+update {lease} l set leased_until = '-infinity' from c where l.bucket = c.bucket`),
+
+		// one statement that repeats its conditions: between a look and an update by id the row could have been claimed again
+		cleanUp: t.in(`with s as materialized (select o.id from {event} o where o.status = 'PUBLISHING' and o.claimed_until < clock_timestamp()
+  and not exists (select from {lease} l where l.bucket = o.bucket and l.leased_until > clock_timestamp()) order by o.id limit 5000 for no key update of o skip locked)
+update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.status || '' = 'PUBLISHING' and o.claimed_until < clock_timestamp()`),
+
+		sweepLock: `select pg_try_advisory_xact_lock(hashoid($1::text::regclass), 64)`,
+		sweep: t.in(`delete from {event} where ctid = any(array(select ctid from {event}
+  where status = 'PUBLISHED' and published_at < clock_timestamp() - $1::text::interval limit 5000 for update skip locked))`),
+
+		declare: t.in(`insert into {mode} (mode) values ('` + string(mode) + `') on conflict (only_row) do nothing`),
+		mode:    t.in(`select mode from {mode}`),
+		seed:    t.in(`insert into {lease} (bucket) select generate_series(0, 63) on conflict (bucket) do nothing`),
+
+		backlog: t.in(`select (select count(*) from (select from {event} where status = 'PENDING' limit 10001) as p),
+  (select greatest(c.reltuples, 0)::bigint from pg_index i join pg_class c on c.oid = i.indexrelid
+    where i.indrelid = $1::text::regclass and pg_get_expr(i.indpred, i.indrelid) like '%PENDING%' limit 1),
+  (select count(*) from (select from {event} where status = 'BLOCKED' limit 10001) as b),
+  (select count(*) from (select from {event} where status = 'PUBLISHING' limit 100001) as p)`),
+		oldest: t.in(`select extract(epoch from clock_timestamp() - min(c.created_at))::float8::text from generate_series(0, 63) as b(bucket) cross join lateral (
+  select o.created_at from {event} o where o.status = 'PENDING' and o.bucket = b.bucket order by o.id limit 1) as c`),
+	}
+}
+
+// ours are the rows that are still claimed as they were: the others have been taken back.
+const ours = `with m as materialized (select o.id from unnest($1::text::bigint[], $2::text::bigint[]) as e(id, epoch) join {event} o on o.id = e.id
+  where o.status || '' = 'PUBLISHING' and o.claim_epoch = e.epoch order by o.id for no key update of o)
+`
+
+// returned is what becomes of a row whose relay has died, or lost its lease.
+func returned(most string) string {
+	return `status = case when o.claims >= ` + most + `::text::int then 'BLOCKED' else 'PENDING' end,
+  last_error = case when o.claims >= ` + most + `::text::int then 'its relay ended while it held this row, ' || o.claims || ' times: look for what ends it, then retry the event' else o.last_error end,
+  claim_epoch = null, claimed_until = null`
+}
+
+// numbers is PostgreSQL's text of a bigint[].
+func numbers(list []int64) string {
+	b := append(make([]byte, 0, 2+8*len(list)), '{')
+	for i, n := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return string(append(b, '}'))
+}
+
+// millis is PostgreSQL's text of a time-out, interval of an interval.
+func millis(d time.Duration) string   { return strconv.FormatInt(d.Milliseconds(), 10) }
+func interval(d time.Duration) string { return millis(d) + " milliseconds" }

@@ -1,0 +1,192 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// twoPhase claims rows in one transaction, sends them, and marks them in another.
+//
+//	lease of the buckets, epoch+1 ▸ take back what older epochs left ▸ PENDING→PUBLISHING │ send │ →PUBLISHED, or given back ▸ lease ends
+//
+// A relay that dies in between leaves its lease to expire: the next one takes its rows back before it claims any. One that was frozen and
+// comes back marks nothing that has been taken back; what it still sends are copies of what stands before.
+func (b *batch) twoPhase(ctx context.Context, buckets []int64) error {
+	begun := time.Now()
+	leases := map[int64]int64{}
+	if err := b.claim(ctx, buckets, leases); err != nil || len(leases) == 0 {
+		return err
+	}
+	if len(b.rows) > 0 {
+		// the server's clock has begun to count later than ours
+		left := b.cfg.LeaseTTL - sqlTimeout/2 - time.Since(begun)
+		b.send(ctx, min(b.cfg.PublishTimeout, left))
+	}
+	return b.mark(ctx, leases, begun.Add(b.cfg.LeaseTTL))
+}
+
+// claim leases buckets and claims rows in them.
+func (b *batch) claim(ctx context.Context, buckets []int64, leases map[int64]int64) error {
+	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
+	defer cancel()
+	var back int64
+	err := b.cfg.Database.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		if err := b.guard(ctx, tx, sqlTimeout); err != nil {
+			return err
+		}
+		if err := b.lock(ctx, tx, buckets); err != nil || len(b.locked) == 0 { // those of the operators' functions
+			return err
+		}
+		if err := b.lease(ctx, tx, leases); err != nil || len(b.locked) == 0 {
+			return err
+		}
+		var err error
+		if back, err = tx.Exec(ctx, b.sql.takeBack, numbers(b.locked), strconv.Itoa(b.cfg.MaxClaims)); err != nil {
+			return err
+		}
+		if err := b.candidates(ctx, tx); err != nil {
+			return err
+		}
+		if err := b.block(ctx, tx); err != nil {
+			return err
+		}
+		b.marked = len(b.failed)
+		b.isolate()
+		return b.claimRows(ctx, tx, leases)
+	})
+	if err != nil {
+		clear(leases)
+		return err
+	}
+	if back > 0 {
+		b.status.returned(back)
+		b.log.Warn("outbox: rows of a relay that ended while it held them are sent again", slog.Int64("rows", back))
+	}
+	return nil
+}
+
+// lease leases those of the locked buckets that are free.
+func (b *batch) lease(ctx context.Context, tx Tx, leases map[int64]int64) error {
+	args := []any{numbers(b.locked), b.cfg.Name, interval(b.cfg.LeaseTTL)}
+	b.locked = nil
+	return tx.Query(ctx, b.sql.lease, args, func(scan func(...any) error) error {
+		var bucket, epoch int64
+		err := scan(&bucket, &epoch)
+		b.locked = append(b.locked, bucket)
+		leases[bucket] = epoch
+		return err
+	})
+}
+
+// isolate claims a row alone whose relays died again and again, so that the others are not taken for it.
+func (b *batch) isolate() {
+	suspect := slices.IndexFunc(b.rows, func(r *row) bool { return r.claims >= int64(max(1, b.cfg.MaxClaims/4)) })
+	switch {
+	case suspect > 0:
+		b.rows, b.full = b.rows[:suspect], true
+	case suspect == 0:
+		b.rows, b.full = b.rows[:1], true
+	}
+}
+
+func (b *batch) claimRows(ctx context.Context, tx Tx, leases map[int64]int64) error {
+	if len(b.rows) == 0 {
+		return nil
+	}
+	for _, r := range b.rows {
+		r.epoch = leases[r.bucket]
+	}
+	if err := b.fetched(ctx, tx, b.sql.claim, numbers(idsOf(b.rows)), numbers(epochsOf(b.rows)), interval(b.cfg.LeaseTTL)); err != nil {
+		return err
+	}
+	_, err := b.ofOurs(ctx, tx, b.sql.giveBack, b.unsent)
+	return err
+}
+
+// mark marks what was sent, gives back what was not, and ends the leases. It is tried again until the leases have expired: what is
+// not marked is sent twice.
+func (b *batch) mark(ctx context.Context, leases map[int64]int64, deadline time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, max(sqlTimeout, time.Until(deadline)))
+	defer cancel()
+	for wait := newBackoff(50*time.Millisecond, time.Second); ; {
+		err := b.markOnce(ctx, leases)
+		if err == nil || time.Until(deadline) < sqlTimeout {
+			return err
+		}
+		b.status.failed(err)
+		sleep(ctx, wait.next())
+	}
+}
+
+func (b *batch) markOnce(ctx context.Context, leases map[int64]int64) error {
+	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
+	defer cancel()
+	sent := b.acknowledged()
+	var marked int64
+	err := b.cfg.Database.InTx(ctx, func(ctx context.Context, tx Tx) (err error) {
+		if err := b.guard(ctx, tx, sqlTimeout); err != nil {
+			return err
+		}
+		sql := b.sql.markPublish
+		if b.cfg.Keep <= 0 {
+			sql = b.sql.markDelete
+		}
+		if marked, err = b.ofOurs(ctx, tx, sql, sent); err != nil {
+			return err
+		}
+		if err := b.block(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := b.ofOurs(ctx, tx, b.sql.giveBack, b.open()); err != nil {
+			return err
+		}
+		return b.unlease(ctx, tx, leases)
+	})
+	if err != nil {
+		return err
+	}
+	b.status.sent(sent[:marked], len(b.failed))
+	if lost := int64(len(sent)) - marked; lost > 0 {
+		b.status.lost(lost)
+		b.log.Error("outbox: the lease was lost before the rows were marked: they are sent twice", slog.Int64("rows", lost))
+	}
+	return nil
+}
+
+// open are the rows of which it is not known that Kafka has them.
+func (b *batch) open() (list []*row) {
+	for _, r := range b.rows {
+		if r.outcome == notSent {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// ofOurs runs a statement for those of the rows that have not been taken back.
+func (b *batch) ofOurs(ctx context.Context, tx Tx, sql string, rows []*row) (int64, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	return tx.Exec(ctx, sql, numbers(idsOf(rows)), numbers(epochsOf(rows)))
+}
+
+func (b *batch) unlease(ctx context.Context, tx Tx, leases map[int64]int64) error {
+	var buckets, epochs []int64
+	for bucket, epoch := range leases {
+		buckets, epochs = append(buckets, bucket), append(epochs, epoch)
+	}
+	_, err := tx.Exec(ctx, b.sql.unlease, numbers(buckets), numbers(epochs))
+	return err
+}
+
+func epochsOf(rows []*row) []int64 {
+	list := make([]int64, len(rows))
+	for i, r := range rows {
+		list[i] = r.epoch
+	}
+	return list
+}

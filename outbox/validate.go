@@ -1,0 +1,91 @@
+package outbox
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
+)
+
+// ConfigError is one of the errors that New joins.
+type ConfigError struct {
+	Field   string // as it is written in Go, "Config.Brokers"
+	Problem string // what is wrong, and what to do
+}
+
+func (e *ConfigError) Error() string { return "outbox: " + e.Field + ": " + e.Problem }
+
+// problems collects the errors of a configuration.
+type problems []error
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+// sqlTimeout is what a transaction may take beside Kafka's answer.
+const sqlTimeout = 10 * time.Second
+
+func (c *Config) validate() (*sarama.Config, error) {
+	var p problems
+	if c.Database == nil {
+		p.add("Config.Database", "is nil: use pgxoutbox.NewDatabase or sqloutbox.NewDatabase")
+	}
+	if len(c.Brokers) == 0 {
+		p.add("Config.Brokers", `is empty: give at least one address, "localhost:9092" for example`)
+	}
+	for i, b := range c.Brokers {
+		switch {
+		case strings.Contains(b, "@"): // the text must not repeat what stands before it
+			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `holds a user or a password: write "host:port" alone, and set Net.SASL in Config.Sarama`)
+		case !kafkaconf.IsAddress(b):
+			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `%q is not an address: write "host:port", without a scheme`, b)
+		}
+	}
+	if c.Mode != SinglePhase && c.Mode != TwoPhase {
+		p.add("Config.Mode", "is %q: use SinglePhase or TwoPhase", c.Mode)
+	}
+	if c.Partitioner != HashPartitioner && c.Partitioner != Murmur2Partitioner {
+		p.add("Config.Partitioner", "is %q: use HashPartitioner or Murmur2Partitioner", c.Partitioner)
+	}
+	c.validateNumbers(&p)
+	sc := saramaConfig(&p, c)
+	return sc, errors.Join(p...)
+}
+
+func (c *Config) validateNumbers(p *problems) {
+	for field, n := range map[string]int{"Config.Workers": c.Workers, "Config.BatchRows": c.BatchRows, "Config.BatchBytes": c.BatchBytes, "Config.MaxClaims": c.MaxClaims} {
+		if n < 0 {
+			p.add(field, "is %d: leave it out, or make it positive", n)
+		}
+	}
+	for field, d := range map[string]time.Duration{
+		"Config.PublishTimeout": c.PublishTimeout, "Config.LeaseTTL": c.LeaseTTL, "Config.PollInterval": c.PollInterval, "Config.IdleInterval": c.IdleInterval,
+	} {
+		if d < 0 {
+			p.add(field, "is %v: leave it out, or make it positive", d)
+		}
+	}
+	if c.Workers > Buckets {
+		p.add("Config.Workers", "is %d: there are %d buckets, more workers have nothing to do", c.Workers, Buckets)
+	}
+	if c.IdleInterval < c.PollInterval {
+		p.add("Config.IdleInterval", "is %v and Config.PollInterval is %v: make the first larger", c.IdleInterval, c.PollInterval)
+	}
+	if least := 2*c.PublishTimeout + sqlTimeout; c.Mode == TwoPhase && c.LeaseTTL < least {
+		p.add("Config.LeaseTTL", "is %v, but a batch may take PublishTimeout (%v) and the database: make it at least %v", c.LeaseTTL, c.PublishTimeout, least)
+	}
+}
+
+func defaultName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "relay"
+	}
+	return host + "-" + strings.ToLower(rand.Text()[:8])
+}

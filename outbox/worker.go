@@ -1,0 +1,312 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// worker sends one batch at a time.
+type worker struct {
+	*running
+	producer *producer
+}
+
+// batch sends what stands in the buckets, or some of it. What has begun is not cut short by the end of ctx, but by deadlines of its own.
+func (w *worker) batch(ctx context.Context, buckets []int64) (res result) {
+	ctx = context.WithoutCancel(ctx)
+	if w.producer == nil {
+		w.producer = newProducer(w.cluster)
+	}
+	b := &batch{worker: w, held: keys{}}
+	if err := w.producer.identify(ctx); err != nil { // before anything is locked
+		b.kafka = err
+	} else if w.cfg.Mode == TwoPhase {
+		b.dbErr = b.twoPhase(ctx, buckets)
+	} else {
+		b.dbErr = b.singlePhase(ctx, buckets)
+	}
+	return b.result(buckets)
+}
+
+// batch is the rows that a worker has in work.
+type batch struct {
+	*worker
+	locked []int64
+	full   bool
+	rows   []*row // to be sent, in the order of their ids
+	unsent []*row // claimed, but behind a row that is somebody else's
+	failed []*row // never to be sent as they are
+	marked int    // how many of those are BLOCKED already
+	held   keys   // of which nothing may be sent any more
+	kafka  error  // the last one that was not a row's own
+	dbErr  error
+}
+
+func (b *batch) result(buckets []int64) result {
+	res := result{worker: b.worker, buckets: buckets, locked: len(b.locked), full: b.full, err: b.dbErr}
+	sent := 0
+	for _, r := range b.rows {
+		if r.outcome == acked {
+			sent++
+		}
+	}
+	if b.dbErr == nil {
+		res.done = sent + len(b.failed)
+	}
+	if res.done == 0 {
+		res.full = false // the same rows again
+	}
+	if b.kafka != nil {
+		b.status.failed(b.kafka)
+		if sent == 0 {
+			res.kafka = b.kafka
+		}
+	}
+	return res
+}
+
+// maxLook is how many rows of a bucket are looked at when those before them are passed over.
+const maxLook = 64_000
+
+// candidates reads the first rows of the locked buckets, without their values, and sorts out which are sent.
+func (b *batch) candidates(ctx context.Context, tx Tx) error {
+	each := int64((b.cfg.BatchRows + len(b.locked) - 1) / len(b.locked))
+	limits, seen := make([]int64, len(b.locked)), map[int64]int64{}
+	for i, bucket := range b.locked {
+		limits[i] = min(maxLook, each*b.status.wider(bucket))
+	}
+	var found []*row
+	err := tx.Query(ctx, b.sql.candidates, []any{numbers(b.locked), numbers(limits)}, func(scan func(...any) error) error {
+		r := &row{}
+		found = append(found, r)
+		if err := scan(&r.bucket, &r.id, &r.topic, &r.key, &r.size, &r.claims); err != nil {
+			return err
+		}
+		seen[r.bucket]++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(found, func(x, y *row) int { return cmp.Compare(x.id, y.id) })
+	taken := b.preflight(found)
+	for i, bucket := range b.locked {
+		full := seen[bucket] == limits[i]
+		b.full = b.full || full
+		b.status.widen(bucket, full && taken[bucket] == 0)
+	}
+	return nil
+}
+
+// preflight takes rows until the batch is full. A row that cannot be sent holds its key. It returns how many were taken of each bucket.
+func (b *batch) preflight(found []*row) (taken map[int64]int) {
+	taken = map[int64]int{}
+	topics := map[string]topicState{}
+	size := 0
+	for _, r := range found {
+		if b.held.held(r) {
+			continue
+		}
+		r.size += recordOverhead + 2*headerOverhead + len(r.key) + len(IDHeader)
+		if len(b.rows) >= b.cfg.BatchRows || len(b.rows) > 0 && size+r.size > b.cfg.BatchBytes {
+			b.full = true
+			break
+		}
+		switch ok, err := b.sendable(r, topics); {
+		case err != nil:
+			r.fail(err)
+			b.failed = append(b.failed, r)
+			b.held.hold(r)
+			taken[r.bucket]++
+		case !ok:
+			b.held.hold(r)
+		default:
+			size += r.size
+			b.rows = append(b.rows, r)
+			taken[r.bucket]++
+		}
+	}
+	return taken
+}
+
+// topicState is what one batch knows about a topic.
+type topicState struct {
+	partitions int32
+	err        error // its rows fail
+	choose     *partitioner
+	wait       bool // its rows wait
+}
+
+// sendable reports whether a row can be sent now, and chooses its partition. The error is why it never can.
+func (b *batch) sendable(r *row, topics map[string]topicState) (bool, error) {
+	if limit := b.conf.Producer.MaxMessageBytes; r.size+recordBatchOverhead > limit {
+		return false, fmt.Errorf("the record has about %d bytes, at most %d are sent: raise Producer.MaxMessageBytes in Config.Sarama together with the topic's max.message.bytes, or discard the event",
+			r.size, limit-recordBatchOverhead)
+	}
+	t, known := topics[r.topic]
+	if !known {
+		t = b.topic(r.topic)
+		topics[r.topic] = t
+	}
+	if t.err != nil || t.wait {
+		return false, t.err
+	}
+	r.partition = t.choose.partition(r.key, t.partitions)
+	return !b.holds.held(r.place()), nil
+}
+
+func (b *batch) topic(name string) topicState {
+	if err := validateTopic(name); err != nil {
+		return topicState{err: err}
+	}
+	whole := place{name, unknownPartition}
+	if b.holds.held(whole) {
+		return topicState{wait: true}
+	}
+	n, err := b.cluster.partitions(name)
+	switch {
+	case errors.Is(err, errUnknownTopic), errors.Is(err, errTopicForbidden):
+		return topicState{err: err}
+	case err != nil:
+		b.holds.add(whole)
+		err = fmt.Errorf("topic %s: %w", name, err)
+		if b.status.failed(err); !errors.Is(err, sarama.ErrUnknownTopicOrPartition) && !errors.Is(err, sarama.ErrLeaderNotAvailable) {
+			b.kafka = err
+		}
+		return topicState{wait: true}
+	}
+	b.holds.release(whole)
+	return topicState{partitions: n, choose: newPartitioner(b.conf.Producer.Partitioner, name)}
+}
+
+// fetched reads rows with their values, which the statement has locked or claimed.
+func (b *batch) fetched(ctx context.Context, tx Tx, sql string, args ...any) error {
+	byID := make(map[int64]*row, len(b.rows))
+	for _, r := range b.rows {
+		byID[r.id] = r
+	}
+	err := tx.Query(ctx, sql, args, func(scan func(...any) error) error {
+		var now row
+		var headers []byte
+		if err := scan(&now.id, &now.topic, &now.key, &now.eventID, &now.payload, &headers); err != nil {
+			return err
+		}
+		r := byID[now.id]
+		if r == nil || now.orderKey() != r.orderKey() || now.topic != r.topic {
+			return nil // changed by hand since it was looked at
+		}
+		delete(byID, r.id)
+		r.eventID, r.payload = now.eventID, now.payload
+		var err error
+		if r.headers, err = DecodeHeaders(headers); err != nil {
+			r.fail(err)
+		}
+		return nil
+	})
+	b.sift(byID)
+	return err
+}
+
+// sift keeps the rows that can be sent. What somebody else holds or has changed (missing) is left alone, and what comes after it in its
+// key too.
+func (b *batch) sift(missing map[int64]*row) {
+	var send []*row
+	for _, r := range b.rows {
+		switch {
+		case missing[r.id] != nil:
+			b.held.hold(r)
+		case b.held.held(r):
+			b.unsent = append(b.unsent, r)
+		case r.outcome == failed:
+			b.failed = append(b.failed, r)
+			b.held.hold(r)
+		default:
+			send = append(send, r)
+		}
+	}
+	b.rows = send
+}
+
+// send sends the rows and sorts out what failed.
+func (b *batch) send(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	end := b.startSpans(ctx)
+	err := b.producer.send(ctx, b.rows)
+	end(err)
+	b.kafka = cmp.Or(err, b.kafka)
+	places := map[place]bool{}
+	for _, r := range b.rows {
+		waits := r.outcome == notSent && r.err != nil
+		if r.outcome == failed {
+			b.failed = append(b.failed, r)
+		}
+		places[r.place()] = places[r.place()] || waits
+	}
+	for p, wait := range places {
+		if wait {
+			b.holds.add(p)
+		} else {
+			b.holds.release(p)
+		}
+	}
+}
+
+// acknowledged are the rows that Kafka has.
+func (b *batch) acknowledged() (list []*row) {
+	for _, r := range b.rows {
+		if r.outcome == acked {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func idsOf(rows []*row) []int64 {
+	list := make([]int64, len(rows))
+	for i, r := range rows {
+		list[i] = r.id
+	}
+	return list
+}
+
+// guard sets the time-outs of the transaction. Those of the session or the role may be shorter than Kafka's answer takes.
+func (b *batch) guard(ctx context.Context, tx Tx, idle time.Duration) error {
+	return tx.Query(ctx, b.sql.guard, []any{millis(idle), millis(lockTimeout), millis(sqlTimeout)}, func(func(...any) error) error { return nil })
+}
+
+// lockTimeout is how long a statement waits for rows that somebody changes by hand.
+const lockTimeout = time.Second
+
+// lock locks those of the buckets that nobody else has locked, until the end of the transaction.
+func (b *batch) lock(ctx context.Context, tx Tx, buckets []int64) error {
+	return tx.Query(ctx, b.sql.lock, []any{numbers(buckets), b.tables.event}, func(scan func(...any) error) error {
+		var bucket int64
+		err := scan(&bucket)
+		b.locked = append(b.locked, bucket)
+		return err
+	})
+}
+
+// block marks the rows that failed, but for those that are marked already.
+func (b *batch) block(ctx context.Context, tx Tx) error {
+	failed := b.failed[b.marked:]
+	if len(failed) == 0 {
+		return nil
+	}
+	texts := make([]string, len(failed))
+	for i, r := range failed {
+		texts[i] = r.err.Error()
+		b.log.Error("outbox: an event cannot be sent; it blocks its key until it is retried or discarded",
+			slog.Int64("id", r.id), slog.String("messaging.destination.name", r.topic), slog.Any("error", r.err))
+	}
+	_, err := tx.Exec(ctx, b.sql.block, numbers(idsOf(failed)), numbers(epochsOf(failed)), textArray(texts))
+	return err
+}

@@ -1,0 +1,136 @@
+package outbox
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/einmal-go/einmal/schema"
+)
+
+// WriterConfig is what is optional about a writer. A nil WriterConfig, or a zero field, is the default.
+type WriterConfig struct {
+	// Tables says where the tables are, as for schema.Postgres.Apply. By default the search_path finds outbox_event.
+	Tables *schema.Config
+
+	// MaxBytes is the largest record that Write accepts, in bytes. Defaults to DefaultMaxBytes.
+	MaxBytes int
+
+	// LockKeys takes a lock per key until the end of the transaction, before the rows get their numbers. Set it where nothing
+	// else serialises the writers of a key: without it, two transactions that write events of one key at once may commit in
+	// another order than the one in which their events are sent. A writer that updates, or locks, the row of the
+	// entity before it writes the event needs no other lock. The keys of one Write are locked in one order; two Writes in
+	// one transaction can deadlock with another transaction's, which PostgreSQL ends with an error.
+	LockKeys bool
+}
+
+// Writer makes the statement of a Write. It is for the writers of drivers: use pgxoutbox, sqloutbox or bunoutbox. It is safe
+// for concurrent use.
+type Writer struct {
+	tables   tables
+	maxBytes int
+	lockKeys bool
+}
+
+// NewWriter returns a Writer.
+func NewWriter(cfg *WriterConfig) *Writer {
+	if cfg == nil {
+		cfg = &WriterConfig{}
+	}
+	w := &Writer{tables: newTables(cfg.Tables), maxBytes: cfg.MaxBytes, lockKeys: cfg.LockKeys}
+	if w.maxBytes <= 0 {
+		w.maxBytes = DefaultMaxBytes
+	}
+	return w
+}
+
+// Arrays says how a driver takes an array as the argument of a statement.
+type Arrays int
+
+// The ways.
+const (
+	TextArrays   Arrays = iota // as PostgreSQL's text of an array: any driver can
+	NativeArrays               // as []string and [][]byte: pgx can
+)
+
+// Statement validates the events and returns the one statement that inserts them, and its arguments. Without events it returns "".
+// The error wraps ErrInvalidEvent, and says which event is wrong.
+func (w *Writer) Statement(ctx context.Context, events []Event, arrays Arrays) (sql string, args []any, err error) {
+	if len(events) == 0 {
+		return "", nil, nil
+	}
+	n := len(events)
+	ids, topics := make([]string, n), make([]string, n)
+	keys, values, headers := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	for i, e := range events {
+		if e.ID == "" {
+			e.ID = NewID()
+		}
+		e.Headers = withTrace(ctx, e.Headers)
+		if err := e.validate(w.maxBytes); err != nil {
+			return "", nil, fmt.Errorf("outbox: event %d of %d: %w", i+1, n, err)
+		}
+		ids[i], topics[i], keys[i], values[i], headers[i] = e.ID, e.Topic, e.Key, e.Value, EncodeHeaders(e.Headers)
+	}
+	if arrays == NativeArrays {
+		return w.sql(""), []any{ids, topics, keys, values, headers}, nil
+	}
+	return w.sql("::text"), []any{textArray(ids), textArray(topics), byteArray(keys), byteArray(values), byteArray(headers)}, nil
+}
+
+// sql is the statement. The rows get their numbers in the order of the events, and after the locks.
+func (w *Writer) sql(cast string) string {
+	text := `insert into ` + w.tables.event + ` (event_id, topic, partition_key, payload, headers)
+select e.event_id, e.topic, e.partition_key, e.payload, e.headers
+from unnest($1` + cast + `::text[], $2` + cast + `::text[], $3` + cast + `::bytea[], $4` + cast + `::bytea[], $5` + cast + `::bytea[])
+  with ordinality as e (event_id, topic, partition_key, payload, headers, place)`
+	if w.lockKeys {
+		text = `with locked as materialized (
+  select pg_advisory_xact_lock(key) from (select distinct hashtextextended(k.topic || chr(31) || encode(k.partition_key, 'hex'), 9) as key
+    from unnest($2` + cast + `::text[], $3` + cast + `::bytea[]) as k (topic, partition_key) where k.partition_key is not null order by key) as keys)
+` + text + `
+where (select count(*) from locked) >= 0`
+	}
+	return text + "\norder by e.place"
+}
+
+// textArray is PostgreSQL's text of a text[].
+func textArray(list []string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		b.WriteString(quoted.Replace(s))
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// byteArray is PostgreSQL's text of a bytea[]; nil is null.
+func byteArray(list [][]byte) string {
+	size := 2
+	for _, b := range list {
+		size += 2*len(b) + 8
+	}
+	text := append(make([]byte, 0, size), '{')
+	for i, b := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if b == nil {
+			text = append(text, "NULL"...)
+			continue
+		}
+		text = append(text, `"\\x`...)
+		text = hex.AppendEncode(text, b)
+		text = append(text, '"')
+	}
+	return string(append(text, '}'))
+}
