@@ -18,6 +18,7 @@ import (
 const usage = `usage: bench dedup [flags]     the full chain with a database, beside a plain loop
        bench consume [flags]   an empty handler without a database, beside a bare consumer group
        bench work [flags]      10 ms of work per message: by key, and without order
+       bench stores [flags]    the stores alone, beside pgbench
        bench outbox [flags]    the outbox's relay, beside the plain loop; and how soon an event is sent
        bench janitor [flags]   the full chain beside a janitor that works off a backlog
 `
@@ -26,6 +27,7 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"dedup":   dedup,
 	"consume": consume,
 	"work":    work,
+	"stores":  stores,
 	"outbox":  outboxBench,
 	"janitor": sweeps,
 }
