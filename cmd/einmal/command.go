@@ -18,6 +18,10 @@ var commands = []command{
 	deadList,
 	deadShow,
 	deadDiscard,
+	outboxList,
+	outboxShow,
+	outboxRetry,
+	outboxDiscard,
 	version,
 }
 

@@ -78,7 +78,7 @@ var table = map[string]allowed{
 
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
-	"cmd/einmal": {module: []string{"schema", "deadletter", "deadletter/sqldeadletter"}, others: []string{pgx, "modernc.org/sqlite"}},
+	"cmd/einmal": {module: []string{"schema", "deadletter", "deadletter/sqldeadletter", "outbox", "outbox/sqloutbox"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	"internal/...": {module: []string{"internal/..."}, others: []string{
 		sarama, pgx, "github.com/twmb/franz-go", "github.com/ory/dockertest/v3", "github.com/fergusstrange/embedded-postgres", "go.uber.org/goleak",
