@@ -68,10 +68,11 @@ as_nobody() {
 	chown nobody: "$dir/home"
 	# the image variables would demand Docker
 	(cd "$dir/home" && env -u EINMAL_POSTGRES_IMAGE -u EINMAL_KAFKA_IMAGE HOME="$dir/home" TMPDIR=/tmp \
-		setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups "$dir/servers.test" -test.v -test.run 'Order|Die|Durable') |
+		setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups "$dir/servers.test" -test.v -test.run 'Order|Die|Durable|Instance|Replica') |
 		tee "$work/output" | grep -E '^ *(---|PASS|FAIL|ok)|_test\.go'
 	rm -rf "$dir"
 	grep -q '^    --- PASS: TestOrder/local_programs_without_Docker' "$work/output" || fail 'local programs did not serve'
+	grep -q '^--- PASS: TestReplica' "$work/output" || fail 'a user without rights could not run a primary and its replica'
 	grep -q '^    --- PASS: TestOrder/fetched_binaries_last' "$work/output" || fail 'fetched binaries did not serve'
 }
 
@@ -152,6 +153,7 @@ on_real_servers() {
 	. "$work/servers.env"
 	used=$(new_servers_log)
 	EINMAL_CRASH_KILLS=200 EINMAL_CHURN=60s EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 \
+		EINMAL_REQUIRE_INSTANCE=1 EINMAL_LOST_CRASHES=20 EINMAL_LOST_FAILOVERS=3 \
 		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on ./...
 	cat "$log/servers.log"
 	summary "$used" | tee "$work/served"
@@ -162,5 +164,6 @@ on_real_servers() {
 	grep -q '^database PostgreSQL .* from EINMAL_DATABASE_URL' "$work/served" || fail 'no test used the database'
 	grep -q '^broker Apache Kafka from EINMAL_KAFKA_BROKERS' "$work/served" || fail 'no test used the real Kafka'
 	grep -q '^pooler in transaction mode' "$work/served" || fail 'no test used pgbouncer'
+	grep -q '^instance PostgreSQL' "$work/served" || fail 'no test had a PostgreSQL of its own to kill'
 	grep -q '^postgres17 PostgreSQL 17' "$work/served" || fail 'no test used PostgreSQL 17'
 }

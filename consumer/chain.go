@@ -28,6 +28,8 @@ type topic struct {
 
 	chain Handler
 
+	names names // of headers
+
 	partitionMessages int // Limits.PartitionMessages for this topic
 
 	links []Handler // all links of the chain and its branches

@@ -30,6 +30,7 @@ type claim struct {
 
 	mu       sync.Mutex
 	queue    *queue
+	stock    stock
 	tracker  offsets.Tracker
 	open     opened
 	running  runningItems
@@ -91,11 +92,10 @@ func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.Con
 	defer cl.mu.Unlock()
 	cl.fetched, cl.unread, cl.fetchErr = time.Now(), time.Time{}, nil
 	more := len(messages)
-	items := make([]item, more+1)
-	ok := cl.add(&items[0], rec)
-	for i := 1; ok && i <= more; i++ {
+	ok := cl.add(rec)
+	for ; ok && more > 0; more-- {
 		rec, open := <-messages
-		ok = open && cl.add(&items[i], rec)
+		ok = open && cl.add(rec)
 	}
 	cl.report()
 	cl.dispatch()
@@ -103,7 +103,7 @@ func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.Con
 	return ok
 }
 
-func (cl *claim) add(it *item, rec *sarama.ConsumerMessage) bool {
+func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
 	first := cl.tracker.InFlight() == 0 && cl.marked < 0
 	if err := cl.tracker.Deliver(rec.Offset); err != nil {
 		// The log went back under a running fetch. Ending the session reads again from what is committed: nothing is lost.
@@ -113,7 +113,8 @@ func (cl *claim) add(it *item, rec *sarama.ConsumerMessage) bool {
 	if first && cl.source.InitialOffset() < 0 {
 		cl.restarted(rec.Offset)
 	}
-	it.rec, it.fetched = rec, cl.fetched
+	it := cl.stock.item()
+	it.rec, it.offset, it.fetched = rec, rec.Offset, cl.fetched
 	cl.open.add(it)
 	cl.held++
 	cl.bytes += it.size()
@@ -151,20 +152,27 @@ func (cl *claim) restarted(offset int64) {
 // dispatch starts what may run now, as far as there are workers. It is called under the lock.
 func (cl *claim) dispatch() {
 	for !cl.stopped && cl.queue.hasReady() && cl.topic.workers.acquire(cl) {
-		go cl.topic.workers.run(cl, cl.start(time.Now()))
+		now := time.Now()
+		go cl.topic.workers.run(cl, cl.start(now, now))
 	}
 }
 
-// start takes the next message into work. It is called under the lock.
-func (cl *claim) start(now time.Time) *item {
+// start takes the next message into work, for a worker that came to this claim at turn. It is called under the lock.
+func (cl *claim) start(turn, now time.Time) *item {
 	if cl.stopped {
 		return nil
 	}
 	it := cl.queue.next()
-	if it != nil {
-		it.started, it.overrun, it.gaveUp = now, false, false
-		cl.running.add(it)
+	if it == nil {
+		return nil
 	}
+	it.turn, it.started, it.overrun, it.gaveUp = turn, now, false, false
+	if it.first.IsZero() {
+		it.first = now
+	}
+	it.current = cl.stock.attempt()
+	it.current.ctx.parent, it.current.ctx.msg = cl.ctx, &it.current.msg //nolint:fatcontext // it is new
+	cl.running.add(it)
 	return it
 }
 
@@ -173,7 +181,8 @@ func (cl *claim) resumed() *item {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.waiting = false
-	it := cl.start(time.Now())
+	now := time.Now()
+	it := cl.start(now, now)
 	if it != nil {
 		cl.dispatch() // a place may have become free since this claim was taken from those that wait
 	}

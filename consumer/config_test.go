@@ -58,7 +58,7 @@ func TestPartitionMessagesFollowsWorkers(t *testing.T) {
 	t.Parallel()
 	h := HandlerFunc(func(context.Context, *Message) error { return nil })
 	for _, test := range []struct{ limit, workers, want int }{
-		{0, 0, 1000}, {0, 250, 1000}, {0, 251, 1004}, {0, 10_000, 40_000}, {7, 0, 7}, {7, 10_000, 7},
+		{0, 0, 5000}, {0, 1250, 5000}, {0, 1251, 5004}, {0, 10_000, 40_000}, {7, 0, 7}, {7, 10_000, 7},
 	} {
 		cfg := Config{Group: "g", Limits: Limits{PartitionMessages: test.limit}, Topics: map[string]Topic{"orders": {Handler: h, Workers: test.workers}}}
 		tp, err := newTopic(cfg.withDefaults(), "orders")

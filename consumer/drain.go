@@ -93,7 +93,7 @@ func (cl *claim) stillRunning() []string {
 	defer cl.mu.Unlock()
 	var names []string
 	for _, it := range cl.running {
-		names = append(names, fmt.Sprintf("%s@%d", partitionName(cl.topic.name, cl.partition), it.rec.Offset))
+		names = append(names, fmt.Sprintf("%s@%d", partitionName(cl.topic.name, cl.partition), it.offset))
 	}
 	slices.Sort(names)
 	return names

@@ -34,6 +34,7 @@ func TestBackPressureAndSiblings(t *testing.T) {
 			}
 			return s.Handle(ctx, msg)
 		}))
+		cfg.Limits.PartitionMessages = 1000
 		m := start(t, cfg)
 		eventually(t, "the partition is paused", func() bool {
 			p := m.Status().Partitions

@@ -19,7 +19,7 @@ func (f HandlerFunc) Handle(ctx context.Context, msg *Message) error { return f(
 
 // Middleware wraps a Handler. In a list of middlewares the first is the outermost.
 //
-// What it returns may offer more by optional interfaces: Linker, Validator, Checker, Brancher.
+// What it returns may offer more by optional interfaces: Linker, Validator, Checker, Windower, Brancher.
 type Middleware func(next Handler) Handler
 
 // TxHandler is a function that handles one message inside a transaction of type Tx, which its caller commits.

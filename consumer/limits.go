@@ -6,8 +6,8 @@ import "sync/atomic"
 // a limit is paused, and resumed at half of it; what the fetch under way brings, at most one batch per partition, comes on
 // top. Zero means the default.
 type Limits struct {
-	// PartitionMessages of one partition are fetched and not finished. Default: 1,000, or 4 x Topic.Workers if that is more,
-	// so that workers find something to do while the next fetch is under way.
+	// PartitionMessages of one partition are fetched and not finished. Default: 5,000, or 4 x Topic.Workers if that is more,
+	// so that workers find something to do while the next fetch is under way: with small messages it brings some thousand.
 	PartitionMessages int
 	// PartitionBytes are held by them, headers and bookkeeping included. Default: 16 MiB. A message keeps in memory the batch
 	// that it was produced in, so messages that are stuck for long can hold more: up to a batch each.
@@ -21,7 +21,7 @@ type Limits struct {
 }
 
 const (
-	defaultPartitionMessages = 1000
+	defaultPartitionMessages = 5000
 	defaultPartitionBytes    = 16 << 20
 	defaultMessages          = 100_000
 	defaultBytes             = 256 << 20

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,7 +11,7 @@ import (
 )
 
 func numbered(n int64, key []byte) *item {
-	return &item{rec: &sarama.ConsumerMessage{Offset: n, Key: key}}
+	return &item{rec: &sarama.ConsumerMessage{Offset: n, Key: key}, offset: n}
 }
 
 // offsetOf makes items readable in failures.
@@ -53,8 +54,9 @@ func (m *queueModel) next() *item {
 	if len(m.ready) == 0 {
 		return nil
 	}
-	it := m.lanes[m.ready[0]][0]
-	m.ready = m.ready[1:]
+	oldest := slices.MinFunc(m.ready, func(a, b string) int { return cmp.Compare(m.lanes[a][0].offset, m.lanes[b][0].offset) })
+	it := m.lanes[oldest][0]
+	m.ready = slices.DeleteFunc(m.ready, func(l string) bool { return l == oldest })
 	m.running = append(m.running, it)
 	return it
 }
@@ -129,8 +131,8 @@ func checkQueue(t *rapid.T, order Order) {
 			if q.hasReady() != (len(m.ready) > 0) {
 				t.Fatalf("hasReady: %v, but %d lanes are ready", q.hasReady(), len(m.ready))
 			}
-			if keyed := countKeyed(m.lanes); len(q.keyed) != keyed {
-				t.Fatalf("the queue remembers %d keys, %d have messages", len(q.keyed), keyed)
+			if keyed := countKeyed(m.lanes); len(q.keyed)-q.idle != keyed {
+				t.Fatalf("the queue has %d keys, %d of them idle, but %d have messages", len(q.keyed), q.idle, keyed)
 			}
 		},
 	})
@@ -171,4 +173,30 @@ func TestParkedMessageHoldsBackItsLane(t *testing.T) {
 	expect("after it", a2)
 	q.finished(a2)
 	expect("empty again", nil)
+}
+
+// Keys that come once are forgotten, and so are long ones.
+func TestQueueForgetsKeys(t *testing.T) {
+	t.Parallel()
+	q := newQueue(KeyOrder)
+	for n := range int64(5000) {
+		key := fmt.Append(nil, "key-", n)
+		if n%2 == 0 {
+			key = append(key, make([]byte, maxIdleKey)...)
+		}
+		q.push(numbered(n, key))
+		if it := q.next(); it == nil || it.offset != n {
+			t.Fatalf("next: %d, want %d", offsetOf(it), n)
+		} else {
+			q.finished(it)
+		}
+		if len(q.keyed) > maxIdle {
+			t.Fatalf("%d keys are remembered", len(q.keyed))
+		}
+	}
+	for key := range q.keyed {
+		if len(key) > maxIdleKey {
+			t.Fatalf("a key of %d bytes is remembered", len(key))
+		}
+	}
 }

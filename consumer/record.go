@@ -2,63 +2,108 @@ package consumer
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
 )
 
 // item is a message on its way through a claim. Its fields are guarded by the claim's lock, but for those that only its worker
-// touches while it runs.
+// touches while it runs. It is used again for another message once this one has finished.
 type item struct {
 	rec     *sarama.ConsumerMessage
+	offset  int64
 	fetched time.Time
+	turn    time.Time // when its worker came to this claim
 	started time.Time // of the attempt that runs
 	overrun bool      // that attempt was cancelled for the processing limit
 	gaveUp  bool      // and OnStuck was applied
 	history
 
-	one     attempting                 // the first attempt; later ones are made when they are needed
-	current atomic.Pointer[attempting] // the one that runs
+	current *attempting // the attempt that runs
 
 	lane         *lane
-	next         *item // behind it in its lane
+	own          lane  // its lane where it shares none
+	next         *item // behind it in its lane, or among the spare ones
 	older, newer *item // among the claim's open messages
 	slot         int   // among the running ones
 }
 
-// attempting is what an attempt has of its own.
+// attempting is what an attempt has of its own, for what a handler did to a message not to be seen by the next one, or by one that was
+// kept. It is never used again.
 type attempting struct {
-	msg Message
-	ctx attemptContext
+	msg     Message
+	ctx     attemptContext
+	headers [2]Header // of the message, if it has no more
 }
 
-// prepare makes message and context of an attempt. Each attempt has its own, so that what a handler did to one is not seen by the
-// next.
-func (it *item) prepare(cl *claim) *attempting {
-	a := &it.one
-	if it.failing != nil {
-		a = &attempting{}
+// stock holds what a claim makes in advance, as single allocations would be a third of what a fast handler's message costs. It is
+// used under the claim's lock.
+type stock struct {
+	items    *item // to be used again
+	left     int   // of these
+	attempts []attempting
+}
+
+const (
+	// maxSpare bounds the items that are kept for later.
+	maxSpare = 1024
+	// stockItems and stockAttempts are made at once. A handler that keeps a Message keeps its neighbours in memory.
+	stockItems    = 64
+	stockAttempts = 16
+)
+
+// item returns an empty one.
+func (s *stock) item() *item {
+	if s.items == nil {
+		made := make([]item, stockItems)
+		for i := range made {
+			s.put(&made[i])
+		}
 	}
-	a.msg.fill(it.rec)
-	a.msg.TopicID = cl.topicID
-	a.ctx.parent, a.ctx.msg = cl.ctx, &a.msg //nolint:fatcontext // it is made anew for each attempt
-	it.current.Store(a)
+	it := s.items
+	s.items, it.next = it.next, nil
+	s.left--
+	return it
+}
+
+// put takes an item back that nothing refers to any more.
+func (s *stock) put(it *item) {
+	if s.left >= maxSpare {
+		return
+	}
+	*it = item{next: s.items}
+	s.items = it
+	s.left++
+}
+
+// attempt returns an empty one.
+func (s *stock) attempt() *attempting {
+	if len(s.attempts) == 0 {
+		s.attempts = make([]attempting, stockAttempts)
+	}
+	a := &s.attempts[0]
+	s.attempts = s.attempts[1:]
 	return a
 }
 
 // fill copies the record. Slices are cut to their length: sarama's have capacity that reaches into what follows them in the
 // batch.
-func (m *Message) fill(rec *sarama.ConsumerMessage) {
+func (a *attempting) fill(rec *sarama.ConsumerMessage, names *names) {
+	m := &a.msg
 	m.Topic, m.Partition, m.Offset, m.Timestamp = rec.Topic, rec.Partition, rec.Offset, rec.Timestamp
 	m.Key, m.Value = slices.Clip(rec.Key), slices.Clip(rec.Value)
-	if len(rec.Headers) == 0 {
+	n := len(rec.Headers)
+	switch {
+	case n == 0:
 		return
+	case n <= len(a.headers):
+		m.Headers = a.headers[:0:n]
+	default:
+		m.Headers = make([]Header, 0, n)
 	}
-	m.Headers = make([]Header, 0, len(rec.Headers))
 	for _, h := range rec.Headers {
 		if h != nil {
-			m.Headers = append(m.Headers, Header{Key: string(h.Key), Value: slices.Clip(h.Value)})
+			m.Headers = append(m.Headers, Header{Key: names.name(h.Key), Value: slices.Clip(h.Value)})
 		}
 	}
 }

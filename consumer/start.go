@@ -38,6 +38,9 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 		err = c.checkTopics(limited, client)
 	}
 	err = errors.Join(err, <-links)
+	if err == nil {
+		c.checkWindows(limited, client)
+	}
 	if err == nil && starting.Err() == nil {
 		return c.run(ctx, client), nil
 	}

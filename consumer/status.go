@@ -77,7 +77,7 @@ func (cl *claim) status() PartitionStatus {
 		s.FetchError, s.Unread = cl.fetchErr, cl.unread
 	}
 	if it := cl.open.oldest; it != nil {
-		s.Oldest, s.OldestSince, s.OldestAttempts = it.rec.Offset, it.fetched, it.attempts()
+		s.Oldest, s.OldestSince, s.OldestAttempts = it.offset, it.fetched, it.attempts()
 	}
 	if next, ok := cl.tracker.Committable(); ok {
 		s.Next = next
@@ -97,7 +97,7 @@ func (cl *claim) lag() int64 {
 	if next, ok := cl.tracker.Committable(); ok {
 		position = next
 	} else if it := cl.open.oldest; it != nil {
-		position = it.rec.Offset
+		position = it.offset
 	}
 	if position < 0 || end == 0 {
 		return -1

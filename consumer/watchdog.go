@@ -55,34 +55,44 @@ func (r *running) watch(ctx context.Context) {
 	}
 }
 
+// watch marks what finished before a message that takes its time, and cancels what takes too long.
 func (cl *claim) watch(now time.Time) {
+	late, stuck := cl.late(now)
+	for offset, a := range late {
+		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled", cl.attrs(slog.Int64(attrOffset, offset), slog.Duration("limit", cl.topic.limit))...)
+		a.ctx.cancel(ErrProcessingLimit)
+	}
+	if stuck {
+		cl.giveUp()
+	}
+}
+
+// late returns the attempts that have come to the processing limit by now, by offset, and whether one has not returned although it was
+// cancelled for it.
+func (cl *claim) late(now time.Time) (late map[int64]*attempting, stuck bool) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if now.Sub(cl.settled) > settleEvery {
+		cl.settle(now)
+	}
 	limit := cl.topic.limit
 	if limit == 0 {
-		return
+		return nil, false
 	}
-	cl.mu.Lock()
-	var overrun, stuck []*item
 	for _, it := range cl.running {
 		ran := now.Sub(it.started)
 		switch {
 		case it.overrun && !it.gaveUp && ran > limit+min(limit, stuckGrace):
-			it.gaveUp = true
-			stuck = append(stuck, it)
+			it.gaveUp, stuck = true, true
 		case !it.overrun && ran > limit:
 			it.overrun = true
-			overrun = append(overrun, it)
+			if late == nil {
+				late = map[int64]*attempting{}
+			}
+			late[it.offset] = it.current
 		}
 	}
-	cl.mu.Unlock()
-	for _, it := range overrun {
-		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled", cl.attrs(slog.Int64(attrOffset, it.rec.Offset), slog.Duration("limit", limit))...)
-		if a := it.current.Load(); a != nil {
-			a.ctx.cancel(ErrProcessingLimit)
-		}
-	}
-	if len(stuck) > 0 {
-		cl.giveUp()
-	}
+	return late, stuck
 }
 
 // giveUp applies OnStuck.

@@ -7,11 +7,10 @@ import (
 
 // attempt runs the chain once.
 func (cl *claim) attempt(it *item) error {
-	if it.first.IsZero() {
-		it.first = it.started // before the first call of time.Now in attempt: one less for each message
-	}
-	a := it.prepare(cl)
+	a := it.current
 	defer a.ctx.end()
+	a.fill(it.rec, &cl.topic.names)
+	a.msg.TopicID = cl.topicID
 	return cl.topic.attempt(&a.ctx, &a.msg, &it.history)
 }
 
@@ -22,7 +21,8 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.running.remove(it)
-	it.current.Store(nil)
+	it.current = nil
+	turn := it.turn
 	switch {
 	case err == nil:
 		cl.complete(it, now)
@@ -30,8 +30,8 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 		it.failing, cl.lastErr = f, f.Err
 		cl.park(it)
 	}
-	if !cl.topic.workers.contended.Load() {
-		next = cl.start(now)
+	if !cl.topic.workers.contended.Load() || now.Sub(turn) < minTurn {
+		next = cl.start(turn, now)
 	} else if !cl.stopped && cl.queue.hasReady() {
 		cl.topic.workers.wait(cl)
 	}
@@ -44,6 +44,9 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 	return next
 }
 
+// minTurn is how long a worker stays with a claim although others wait for one: changing costs more than a fast handler.
+const minTurn = time.Millisecond
+
 // complete takes a message off the books.
 func (cl *claim) complete(it *item, now time.Time) {
 	size := it.size()
@@ -52,14 +55,15 @@ func (cl *claim) complete(it *item, now time.Time) {
 	cl.bytes -= size
 	cl.progress = now
 	cl.queue.finished(it)
-	if err := cl.tracker.Done(it.rec.Offset); err != nil {
+	if err := cl.tracker.Done(it.offset); err != nil {
 		cl.run.log.Error("einmal: a message finished that was not open", cl.attrs(slog.Any("error", err))...)
 	}
+	cl.stock.put(it)
 	cl.resumeIfLow()
 }
 
-// settleEvery bounds how long a finished message waits to be marked while others follow it without a pause. A mark costs more
-// than a fast handler, and is committed once a second.
+// settleEvery bounds how long a finished message waits to be marked while others follow it without a pause; behind one that takes
+// its time the watchdog marks it, within a second. A mark costs more than a fast handler, and is committed once a second.
 const settleEvery = 10 * time.Millisecond
 
 // settle marks the end of the contiguous prefix of finished messages, and reports to the load what is no longer held. It is called
@@ -98,7 +102,7 @@ func (cl *claim) unpark(it *item) {
 
 // judge says what becomes of a message after an attempt: nil if nothing has to be done. It runs without the lock.
 func (cl *claim) judge(it *item, err error) *Failing {
-	f := cl.topic.judge(cl.ctx, it.rec.Offset, it.history, err)
+	f := cl.topic.judge(cl.ctx, it.offset, it.history, err)
 	if f == nil {
 		return nil
 	}

@@ -14,9 +14,12 @@ import (
 type DedupConfig struct {
 	// Window is how long the store keeps its records, if it does not keep them for ever: an event whose Timestamp is older
 	// when it is handled is refused with a permanent error that wraps ErrTooOld, because its record may have been deleted
-	// and it would take effect again. Make it the same as the retention of the table, or a little shorter.
+	// and it would take effect again. What is refused is not skipped: it is a failure like others, for OnFailure or a dead
+	// letter. Let janitor.Table.Keep be the same constant, and make it at least as long as the topic keeps messages: Run
+	// compares them at its start. docs/retention.md has the arithmetic.
 	//
-	// A message without a Timestamp is never too old. Defaults to 0: no limit.
+	// A message without a Timestamp is never too old. Defaults to 0: no limit, because records are kept for ever unless
+	// somebody deletes them.
 	Window time.Duration
 }
 
@@ -75,7 +78,7 @@ func (d *dedup[Tx]) validate() error {
 // Link implements consumer.Linker.
 func (d *dedup[Tx]) Link() consumer.Link { return consumer.LinkDedup }
 
-// Window returns DedupConfig.Window.
+// Window implements consumer.Windower.
 func (d *dedup[Tx]) Window() time.Duration { return d.window }
 
 // Validate implements consumer.Validator.

@@ -19,7 +19,7 @@
 // DO NOTHING is cheaper for a redelivery: it writes nothing, and takes no lock. The price: it has nothing to commit, so it does
 // not wait for a synchronous replica. Where the first delivery's COMMIT was cut short while it waited for the replica, the
 // redelivery finds the row, is taken for done, and a failover may still lose the row and the effect. With the upsert, the
-// redelivery's own COMMIT waits. Without synchronous replication there is no difference in safety.
+// redelivery's own COMMIT waits. Without synchronous replication there is no difference in safety. With it, see WatchCommits too.
 //
 // A partitioned table needs its primary key on exactly (event_id, consumer_id), so it can be partitioned by hash, or, if every
 // id is a UUIDv7, by ranges of event_id, of which old ones are dropped. The event of a dropped partition is refused with

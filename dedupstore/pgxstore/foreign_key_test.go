@@ -1,6 +1,7 @@
 package pgxstore_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestDuplicateBesideAForeignKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(t.Context())
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	if _, err := tx.Exec(t.Context(), "insert into child values ('e', $1)", key("").Consumer); err != nil {
 		t.Fatal(err)
 	}

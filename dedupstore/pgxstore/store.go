@@ -172,6 +172,9 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx) error {
 	limited := s.ends.start(context.WithoutCancel(ctx))
 	defer s.ends.stop(limited)
 	err := tx.Commit(limited)
+	if err == nil {
+		err = watched(tx.Conn())
+	}
 	switch {
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return s.sql.Swallowed(err)

@@ -29,6 +29,9 @@
 // cannot cancel a COMMIT: a driver without a time-out of its own keeps its connection until the operating system gives it up.
 // Drivers that heed the context with which the transaction was begun, as pgx does, are quicker.
 //
+// A database with synchronous replicas answers a COMMIT whose wait for them an administrator cancels by pg_cancel_backend with success.
+// pgxstore can see the warning that comes with it (WatchCommits), database/sql cannot: end such a session by pg_terminate_backend.
+//
 // # SQLite
 //
 // A deferred transaction whose first statement is the record: it takes SQLite's write lock, and waits for it as long as the

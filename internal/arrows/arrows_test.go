@@ -30,6 +30,7 @@ var table = map[string]allowed{
 	"offsets":                {},
 	"dedupstore":             {},
 	"schema":                 {},
+	"janitor":                {module: []string{"schema"}},
 	"consumer":               {module: []string{"offsets"}, others: []string{sarama}},
 	"middleware":             {module: []string{"consumer", "dedupstore"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
@@ -49,8 +50,10 @@ var table = map[string]allowed{
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
-	"dedupstore/internal/faultconn": {},
-	"dedupstore/internal/pgtest":    {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
+	"dedupstore/internal/faultconn":  {},
+	"dedupstore/internal/faultproxy": {},
+	"dedupstore/internal/losttest":   {},
+	"dedupstore/internal/pgtest":     {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
 	"dedupstore/internal/sqltest": {
 		module: []string{"dedupstore", "dedupstore/internal/faultconn", "dedupstore/internal/pgtest", "dedupstore/sqlstore", "dedupstore/storetest", "schema"},
 		others: []string{pgx, bun, "modernc.org/sqlite"},
@@ -74,7 +77,7 @@ var never = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/e
 // place in them.
 var withoutSarama = []string{
 	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go", "consumer/eventid_json.go", "consumer/eventid_cloudevents.go",
-	"consumer/chain.go", "consumer/queue.go", "consumer/status.go",
+	"consumer/chain.go", "consumer/window.go", "consumer/queue.go", "consumer/status.go",
 }
 
 // violations reads every Go file of the module that is no test, for whatever platform it is, and answers with a line for

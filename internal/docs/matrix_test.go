@@ -108,6 +108,25 @@ func checkRules(t *testing.T, path string, numbers []string) {
 	}
 }
 
+// TestNamesInOtherDocuments checks the tests that are named in tables elsewhere.
+func TestNamesInOtherDocuments(t *testing.T) {
+	t.Parallel()
+	tests := testsOf(t, os.DirFS(root))
+	text, err := os.ReadFile(root + "/docs/stores.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := testName.FindAllStringSubmatch(string(text), -1)
+	for _, m := range found {
+		if err := tests.find(m[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(found) < 20 {
+		t.Errorf("%d names: were all found?", len(found))
+	}
+}
+
 // TestCrashTestsAreInTheMatrix checks that no crash test is forgotten.
 func TestCrashTestsAreInTheMatrix(t *testing.T) {
 	t.Parallel()
@@ -115,9 +134,13 @@ func TestCrashTestsAreInTheMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range testsOf(t, os.DirFS(root)).packages["internal/crashtest"].decls {
-		if strings.HasPrefix(name, "Test") && name != "TestMain" && !strings.Contains(string(text), "`crashtest."+name) {
-			t.Errorf("docs/failure-matrix.md does not name crashtest.%s", name)
+	tests := testsOf(t, os.DirFS(root))
+	for _, dir := range []string{"internal/crashtest", "dedupstore/internal/losttest"} {
+		for name := range tests.packages[dir].decls {
+			full := filepath.Base(dir) + "." + name
+			if strings.HasPrefix(name, "Test") && name != "TestMain" && !strings.Contains(string(text), "`"+full) {
+				t.Errorf("docs/failure-matrix.md does not name %s", full)
+			}
 		}
 	}
 }

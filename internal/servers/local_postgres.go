@@ -174,6 +174,19 @@ func (c *cluster) command(ctx context.Context, name string, args ...string) *exe
 	return cmd
 }
 
+// own gives the files to the user as whom the server runs.
+func (c *cluster) own(files ...string) error {
+	if c.cred == nil {
+		return nil
+	}
+	for _, file := range files {
+		if err := os.Chown(file, int(c.cred.Uid), int(c.cred.Gid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *cluster) serve(ctx context.Context) (*Database, error) {
 	if err := c.initdb(ctx); err != nil {
 		return nil, err
@@ -187,10 +200,8 @@ func (c *cluster) initdb(ctx context.Context) error {
 	if err := os.WriteFile(file, []byte(c.password+"\n"), 0o600); err != nil {
 		return err
 	}
-	if c.cred != nil {
-		if err := errors.Join(os.Chown(c.dir, int(c.cred.Uid), int(c.cred.Gid)), os.Chown(file, int(c.cred.Uid), int(c.cred.Gid))); err != nil {
-			return err
-		}
+	if err := c.own(c.dir, file); err != nil {
+		return err
 	}
 	out, err := c.command(ctx, "initdb", "-D", c.data(), "-U", "postgres", "--pwfile", file, "--auth=scram-sha-256",
 		"--encoding=UTF8", "--locale=C", "--no-sync").CombinedOutput()
@@ -204,17 +215,18 @@ func (c *cluster) initdb(ctx context.Context) error {
 // many connections. Without fsync nothing is lost when the server is killed, only when the machine crashes.
 var postgresSettings = []string{"max_connections=300", "shared_buffers=64MB", "fsync=off", "full_page_writes=off"}
 
-func postgresFlags(settings ...string) (flags []string) {
-	for _, s := range append(settings, postgresSettings...) {
+func postgresFlags() []string { return flagsOf(postgresSettings) }
+
+func flagsOf(settings []string) (flags []string) {
+	for _, s := range settings {
 		flags = append(flags, "-c", s)
 	}
 	return flags
 }
 
-// listen starts the server at the port. SIGQUIT is its immediate shutdown: its children end and its shared memory is freed.
+// listen starts the server at the port.
 func (c *cluster) listen(ctx context.Context, port string) (*Database, error) {
-	flags := postgresFlags("listen_addresses=127.0.0.1", "port="+port, "unix_socket_directories=")
-	p, err := start(c.command(context.WithoutCancel(ctx), "postgres", append([]string{"-D", c.data()}, flags...)...), syscall.SIGQUIT)
+	p, err := c.run(ctx, port, postgresFlags()...)
 	if err != nil {
 		return nil, err
 	}
@@ -231,6 +243,12 @@ func (c *cluster) listen(ctx context.Context, port string) (*Database, error) {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	return db, nil
+}
+
+// run runs the server. SIGQUIT is its immediate shutdown: its children end and its shared memory is freed.
+func (c *cluster) run(ctx context.Context, port string, flags ...string) (*process, error) {
+	args := []string{"-D", c.data(), "-c", "listen_addresses=127.0.0.1", "-c", "port=" + port, "-c", "unix_socket_directories="}
+	return start(c.command(context.WithoutCancel(ctx), "postgres", append(args, flags...)...), syscall.SIGQUIT)
 }
 
 func postgresURL(role, password, port, database string) string {

@@ -1,8 +1,12 @@
 package servers
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 )
 
@@ -22,4 +26,25 @@ func start(cmd *exec.Cmd, death syscall.Signal) (*process, error) {
 		}
 	}()
 	return p, <-started
+}
+
+// childrenOf lists the processes whose parent is pid. A process that ends meanwhile is left out.
+func childrenOf(pid int) (children []int, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		// id, (name), state, parent; the name may contain anything
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(pid) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			children = append(children, child)
+		}
+	}
+	return children, nil
 }

@@ -4,8 +4,10 @@ package servers
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -32,4 +34,19 @@ func start(cmd *exec.Cmd, death syscall.Signal) (*process, error) {
 		_ = dog.Wait()
 	}()
 	return p, nil
+}
+
+// childrenOf lists the processes whose parent is pid.
+func childrenOf(pid int) (children []int, err error) {
+	list, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(list)) {
+		var child, parent int
+		if _, err := fmt.Sscan(line, &child, &parent); err == nil && parent == pid {
+			children = append(children, child)
+		}
+	}
+	return children, nil
 }

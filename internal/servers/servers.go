@@ -17,7 +17,8 @@
 // the process that started it, whatever ends that one: local programs by the kernel's death signal or a watchdog,
 // containers by a time limit and by the next process, which sweeps those whose owner is gone. They are throwaway servers:
 // they do not survive a crash of the machine (fsync is off), but synchronous_commit stays on, since what is tested with
-// them promises durability.
+// them promises durability. An Instance is another matter: a PostgreSQL of one test's own, with fsync, which the test kills, starts
+// again, and has followed by a replica. It runs from local programs, or else from fetched ones, never by Docker.
 package servers
 
 import (

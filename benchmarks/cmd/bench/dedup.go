@@ -52,7 +52,7 @@ type dedupBench struct {
 // dedup measures the full chain beside the plain loop, on each number of partitions.
 func dedup(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("dedup", flag.ContinueOnError)
-	messages := fs.Int("messages", 5000, "messages per partition and round")
+	messages := fs.Int("messages", 20_000, "messages per partition and round")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
 	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {

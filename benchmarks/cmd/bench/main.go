@@ -2,6 +2,7 @@
 //
 //	go run ./cmd/bench dedup     # the full chain: one transaction per message
 //	go run ./cmd/bench consume   # no database: what the runner itself costs
+//	go run ./cmd/bench janitor   # what deleting old records costs a consumer
 package main
 
 import (
@@ -17,12 +18,14 @@ import (
 const usage = `usage: bench dedup [flags]     the full chain with a database, beside a plain loop
        bench consume [flags]   an empty handler without a database, beside a bare consumer group
        bench work [flags]      10 ms of work per message: by key, and without order
+       bench janitor [flags]   the full chain beside a janitor that works off a backlog
 `
 
 var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"dedup":   dedup,
 	"consume": consume,
 	"work":    work,
+	"janitor": sweeps,
 }
 
 func main() {

@@ -7,10 +7,25 @@ import (
 )
 
 // proxy delays what goes over a connection by half a round trip in each direction, as a network does: later bytes are not
-// held up by earlier ones.
-type proxy struct{ half time.Duration }
+// held up by earlier ones. As every piece is delayed equally long, one goroutine delivers those of all connections in the order in
+// which they came.
+type proxy struct {
+	half time.Duration
+	way  chan piece // what is on its way
+}
 
-func newProxy(rtt time.Duration) *proxy { return &proxy{rtt / 2} }
+// piece is what one read brought; no data is the end of the connection.
+type piece struct {
+	due  time.Time
+	to   net.Conn
+	data []byte
+}
+
+func newProxy(rtt time.Duration) *proxy {
+	p := &proxy{half: rtt / 2, way: make(chan piece, 1<<16)}
+	go p.deliver()
+	return p
+}
 
 // dial connects through the delay.
 func (p *proxy) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -34,39 +49,32 @@ func (p *proxy) dial(ctx context.Context, network, addr string) (net.Conn, error
 		return nil, err
 	}
 	ours := <-accepted
-	go delay(server, ours, p.half)
-	go delay(ours, server, p.half)
+	go p.read(server, ours)
+	go p.read(ours, server)
 	return client, nil
 }
 
-type chunk struct {
-	due  time.Time
-	data []byte
-}
-
-// delay copies from src to dst, each piece d after it came.
-func delay(dst, src net.Conn, d time.Duration) {
-	pieces := make(chan chunk, 1024)
-	go func() {
-		defer close(pieces)
-		for {
-			buf := make([]byte, 32<<10)
-			n, err := src.Read(buf)
-			if n > 0 {
-				pieces <- chunk{time.Now().Add(d), buf[:n]}
-			}
-			if err != nil {
-				return
-			}
+func (p *proxy) read(to, from net.Conn) {
+	for {
+		buf := make([]byte, 4<<10)
+		n, err := from.Read(buf)
+		if n > 0 {
+			p.way <- piece{time.Now().Add(p.half), to, buf[:n]}
 		}
-	}()
-	for p := range pieces {
-		time.Sleep(time.Until(p.due))
-		if _, err := dst.Write(p.data); err != nil {
-			break
+		if err != nil {
+			p.way <- piece{time.Now().Add(p.half), to, nil}
+			return
 		}
 	}
-	_ = dst.Close()
-	for range pieces { //nolint:revive // drained, so that the reader ends
+}
+
+func (p *proxy) deliver() {
+	for next := range p.way {
+		sleep(time.Until(next.due))
+		if len(next.data) == 0 {
+			_ = next.to.Close()
+			continue
+		}
+		_, _ = next.to.Write(next.data) // an error is seen by its reader
 	}
 }

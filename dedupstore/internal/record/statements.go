@@ -35,11 +35,12 @@ func milliseconds(d time.Duration) int64 { return d.Milliseconds() }
 const keptSetting = "einmal.lock_timeout"
 
 // guardedSQL is the second value of the record, the consumer, which is computed before the row is inserted and waited for: on the way
-// it sets the time-outs, in milliseconds, until the end of the transaction. The outer case makes sure that the session's own lock_timeout is read
-// before it is set. A statement of its own for this costs the server about 15 µs more for each message.
-const guardedSQL = `case when set_config('` + keptSetting + `', current_setting('lock_timeout'), true) is not null then
-case when set_config('lock_timeout', '%d', true) is not null and set_config('idle_in_transaction_session_timeout', '%d', true) is not null
-then $2 end end`
+// it sets the time-outs, in milliseconds, until the end of the transaction. The case keeps them in this order: the session's own
+// lock_timeout is read before it is set. A statement of its own for this costs the server about 15 µs more for each message.
+const guardedSQL = `case when set_config('` + keptSetting + `', current_setting('lock_timeout'), true) is null then null
+when set_config('lock_timeout', '%d', true) is null then null
+when set_config('idle_in_transaction_session_timeout', '%d', true) is null then null
+else $2 end`
 
 // restoreSQL brings back the session's own lock_timeout, for the function's statements. What RETURNING lists is evaluated after
 // the row, and any wait for it.

@@ -2,6 +2,7 @@ package serverstest_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,5 +204,31 @@ func TestWhatServedIsLoggedOnce(t *testing.T) {
 		if n := strings.Count(string(text), want); n != 1 {
 			t.Errorf("%q is there %d times in\n%s", want, n, text)
 		}
+	}
+}
+
+func TestARequiredInstanceMustBeThere(t *testing.T) {
+	t.Parallel()
+	nowhere := "EINMAL_POSTGRES_BIN=" + t.TempDir()
+	out, err := runTest("TestInstance", nowhere, "EINMAL_REQUIRE_INSTANCE=1")
+	if err == nil || !strings.Contains(out, "--- FAIL: TestInstance") || !strings.Contains(out, "install the package postgresql") {
+		t.Errorf("a missing PostgreSQL: %v\n%s", err, out)
+	}
+	out, err = runTest("TestInstance", nowhere, "EINMAL_REQUIRE_INSTANCE=")
+	if err != nil || !strings.Contains(out, "--- SKIP: TestInstance") || !strings.Contains(out, "install the package postgresql") {
+		t.Errorf("without a demand for it: %v\n%s", err, out)
+	}
+}
+
+func TestInstance(t *testing.T) {
+	t.Parallel()
+	primary := serverstest.Instance(t)
+	replica := serverstest.Replica(t, primary, primary.Addr())
+	if err := errors.Join(primary.Start(t.Context()), replica.Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	var follows bool
+	if err := connect(t, replica.URL()).QueryRow(t.Context(), "select pg_is_in_recovery()").Scan(&follows); err != nil || !follows {
+		t.Errorf("the replica is one: %v, %v", follows, err)
 	}
 }

@@ -1,0 +1,64 @@
+package losttest
+
+import (
+	"cmp"
+	"flag"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+)
+
+var (
+	crashes   = flag.Int("lost.crashes", 0, "how often the server crashes in TestServerKilledUnderLoad (default: EINMAL_LOST_CRASHES, or 4)")
+	failovers = flag.Int("lost.failovers", 0, "how often each case of TestFailsOver runs (default: EINMAL_LOST_FAILOVERS, or 1)")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	moreAtOnce()
+	serverstest.Main(m)
+}
+
+// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for time-outs.
+func moreAtOnce() {
+	const parallel = "test.parallel"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
+	if !given {
+		_ = flag.Set(parallel, strconv.Itoa(4*runtime.GOMAXPROCS(0)))
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// times is the flag's value, or the variable's, or the short form's.
+func times(t testing.TB, given int, variable, short string) int {
+	t.Helper()
+	if given > 0 {
+		return given
+	}
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), short))
+	if err != nil || n < 1 {
+		t.Fatalf("%s must be a number above 0: %v", variable, err)
+	}
+	return n
+}
+
+// eventually waits until the condition holds. The machine may have much else to do.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}

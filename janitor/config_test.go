@@ -1,0 +1,59 @@
+package janitor_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/einmal-go/einmal/janitor"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// Nothing is swept that was not asked for: New refuses what is missing, and lists all of it.
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	with := func(change func(*janitor.Table)) janitor.Config {
+		table := processed
+		change(&table)
+		return janitor.Config{Tables: []janitor.Table{table}}
+	}
+	for name, c := range map[string]struct {
+		dialect schema.Dialect
+		cfg     janitor.Config
+		says    []string
+	}{
+		"nothing":      {schema.Postgres, janitor.Config{}, []string{"Config.Tables is empty"}},
+		"no names":     {schema.Postgres, janitor.Config{Tables: []janitor.Table{{}}}, []string{"Tables[0]: Name is empty", "Column is empty", "Keep is not set"}},
+		"no Keep":      {schema.Postgres, with(func(t *janitor.Table) { t.Keep = 0 }), []string{"(processed_event): Keep is not set", "DedupConfig.Window", "docs/retention.md"}},
+		"negative":     {schema.Postgres, with(func(t *janitor.Table) { t.Keep, t.Margin = -1, -1 }), []string{"Keep is -1ns", "Margin is -1ns"}},
+		"too long":     {schema.Postgres, with(func(t *janitor.Table) { t.Keep = 1 << 62 }), []string{"Keep is 1281023h"}},
+		"dialect":      {"mysql", with(func(*janitor.Table) {}), []string{`"mysql" is not known`}},
+		"odd name":     {schema.Postgres, with(func(t *janitor.Table) { t.Name = "a$1" }), []string{"drivers take for something else"}},
+		"sizes":        {schema.Postgres, janitor.Config{Batch: -1, Pause: time.Hour, Interval: -1}, []string{"Config.Batch is -1", "Config.Pause is 1h", "Config.Interval is -1ns"}},
+		"schema":       {schema.SQLite, with(func(t *janitor.Table) { t.Schema = "s" }), []string{"Schema is set"}},
+		"partitions":   {schema.SQLite, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{} }), []string{"only PostgreSQL has partitions"}},
+		"condition":    {schema.Postgres, with(func(t *janitor.Table) { t.Partitions, t.Where = &janitor.Partitions{}, "true" }), []string{"Partitions and Where are both set"}},
+		"ahead":        {schema.Postgres, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{Ahead: -1} }), []string{"Partitions.Ahead is -1"}},
+		"width":        {schema.Postgres, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{Width: 1} }), []string{"Partitions.Width is 1ns"}},
+		"many":         {schema.Postgres, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{Width: time.Second} }), []string{"more than 1000 partitions of 1s"}},
+		"second table": {schema.Postgres, janitor.Config{Tables: []janitor.Table{processed, {Schema: "s", Name: "x"}}}, []string{"Tables[1] (s.x): Column is empty"}},
+	} {
+		j, err := janitor.New(new(sql.DB), c.dialect, c.cfg)
+		if err == nil || j != nil {
+			t.Errorf("%s: %v, %v, want an error", name, j, err)
+			continue
+		}
+		for _, text := range c.says {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %q does not say %q", name, err, text)
+			}
+		}
+	}
+	if _, err := janitor.New(nil, schema.Postgres, janitor.Config{Tables: []janitor.Table{processed}}); err == nil || !strings.Contains(err.Error(), "the database is nil") {
+		t.Errorf("a nil database: %v", err)
+	}
+	if j, err := janitor.New(new(sql.DB), schema.Postgres, janitor.Config{Tables: []janitor.Table{processed}}); err != nil || j == nil {
+		t.Errorf("defaults: %v", err)
+	}
+}
