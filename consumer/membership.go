@@ -172,7 +172,7 @@ func refused(err error, group string) error {
 	case errors.Is(err, sarama.ErrFencedInstancedId):
 		remedy = "give each process a group instance id of its own"
 	case errors.Is(err, sarama.ErrInconsistentGroupProtocol):
-		remedy = "the members that run have no strategy in common with this one: by default it uses range; from there to Cooperative leads ToCooperative (Config.Rebalance)"
+		remedy = "the members that run have no strategy in common with this one: " + clashRemedy
 	case errors.As(err, &conf):
 		remedy = "correct Config.Sarama"
 	default:
@@ -180,6 +180,9 @@ func refused(err error, group string) error {
 	}
 	return fmt.Errorf("einmal: group %q refuses this member: %w: %s", group, err, remedy)
 }
+
+// clashRemedy is what to do about members with other strategies.
+const clashRemedy = "by default it uses range; from there to Cooperative leads ToCooperative (Config.Rebalance)"
 
 // close leaves the group. It is called after Consume has returned, never before: closing first would cut the last commit off.
 func (m *membership) close() {

@@ -35,7 +35,7 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 	go func() { links <- c.checkLinks(limited) }()
 	client, err := c.connect(limited)
 	if err == nil {
-		err = c.checkTopics(limited, client)
+		err = errors.Join(c.checkTopics(limited, client), c.checkGroup(limited, client))
 	}
 	err = errors.Join(err, <-links)
 	if err == nil {

@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // Query runs a query that answers with one row of one text.
@@ -32,8 +33,11 @@ type Finding struct {
 
 // String is the sentence, and what to run.
 func (f Finding) String() string {
-	if f.Run == "" {
+	switch {
+	case f.Run == "":
 		return f.Says
+	case strings.HasPrefix(f.Run, "\n"): // a whole file
+		return f.Says + "; run:" + f.Run
 	}
 	return f.Says + "; run: " + f.Run
 }

@@ -195,7 +195,7 @@ func (i *Instance) Promote(ctx context.Context) error {
 	})
 }
 
-// Close ends the instance if it runs, and removes its files.
+// Close ends the instance if it runs, and removes its files. It can be called again.
 func (i *Instance) Close() error {
 	if i.process != nil {
 		i.Stop(Immediate)

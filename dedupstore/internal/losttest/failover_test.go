@@ -2,6 +2,7 @@ package losttest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -70,6 +71,12 @@ func (p *pair) failOver() {
 	must(p.t, p.replica.Promote(p.t.Context()))
 }
 
+// end makes room for another pair. What the test closes at its end may be closed before.
+func (p *pair) end() {
+	p.t.Helper()
+	must(p.t, errors.Join(p.primary.Close(), p.replica.Close()))
+}
+
 // The primary dies in the middle of the work of 16 workers for each store, and its synchronous replica is promoted.
 func TestFailsOver(t *testing.T) {
 	t.Parallel()
@@ -91,6 +98,7 @@ func TestFailsOver(t *testing.T) {
 				for _, l := range loads {
 					l.wantOnce(t, p.replica)
 				}
+				p.end()
 			}
 		})
 	}
