@@ -40,17 +40,15 @@ func down(dialect schema.Dialect) (sql string) {
 
 // onEach runs a test for each dialect, on an empty database.
 func onEach(t *testing.T, test func(t *testing.T, dialect schema.Dialect, db *sql.DB)) {
-	t.Parallel()
+	t.Helper()
 	for _, dialect := range []schema.Dialect{schema.Postgres, schema.SQLite} {
 		t.Run(string(dialect), func(t *testing.T) {
 			t.Parallel()
-			driver, url := "pgx", ""
+			driver, at := "sqlite", "file:"+t.TempDir()+"/db?_pragma=busy_timeout(5000)"
 			if dialect == schema.Postgres {
-				url = serverstest.DatabaseURL(t)
-			} else {
-				driver, url = "sqlite", "file:"+t.TempDir()+"/db?_pragma=busy_timeout(5000)"
+				driver, at = "pgx", serverstest.DatabaseURL(t)
 			}
-			db, err := sql.Open(driver, url)
+			db, err := sql.Open(driver, at)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,6 +99,7 @@ func wantNone(t *testing.T, dialect schema.Dialect, db *sql.DB) {
 }
 
 func TestGoose(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, dialect schema.Dialect, db *sql.DB) {
 		files := fstest.MapFS{"20260102150405_einmal.sql": {Data: []byte("-- +goose Up\n" + dialect.SQL(nil) + "\n-- +goose Down\n" + down(dialect))}}
 		provider, err := goose.NewProvider(map[schema.Dialect]goose.Dialect{schema.Postgres: goose.DialectPostgres, schema.SQLite: goose.DialectSQLite3}[dialect], db, files)
@@ -121,6 +120,7 @@ func TestGoose(t *testing.T) {
 }
 
 func TestGolangMigrate(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, dialect schema.Dialect, db *sql.DB) {
 		source, err := iofs.New(fstest.MapFS{
 			"20260102150405_einmal.up.sql":   {Data: []byte(dialect.SQL(nil))},
@@ -188,6 +188,7 @@ func ownDatabase(t *testing.T, db *sql.DB) *sql.DB {
 
 // Atlas cuts the file into statements, and runs each by itself.
 func TestAtlas(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, dialect schema.Dialect, db *sql.DB) {
 		if dialect == schema.Postgres {
 			db = ownDatabase(t, db)

@@ -20,10 +20,16 @@ const (
 	rulesFile  = root + "/docs/kafka-rules.md"
 	rules      = 46 // in its tables, which come first
 	reports    = 27
-	module     = "github.com/einmal-go/einmal/"
-	untested   = "not tested yet"
-	fewest     = 60 // rows
-	mostOpen   = 6  // rows without a test
+
+	postgresFile    = root + "/docs/postgres-rules.md"
+	recordRules     = 17
+	driverRules     = 11
+	databaseReports = 37
+
+	module   = "github.com/einmal-go/einmal/"
+	untested = "not tested yet"
+	fewest   = 60 // rows
+	mostOpen = 6  // rows without a test
 )
 
 // TestFailureMatrix checks that each row of the matrix names a test, and that the tests which it names exist, subtests too.
@@ -84,18 +90,36 @@ func TestFailures(t *testing.T) {
 // exist.
 func TestKafkaRules(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(rulesFile)
+	checkRules(t, rulesFile, slices.Concat(numbered("", rules), numbered("", reports)))
+}
+
+// TestPostgresRules does the same for the rules of the database.
+func TestPostgresRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, postgresFile, slices.Concat(numbered("A", recordRules), numbered("D", driverRules), numbered("", databaseReports)))
+}
+
+func numbered(prefix string, n int) (numbers []string) {
+	for i := range n {
+		numbers = append(numbers, prefix+strconv.Itoa(i+1))
+	}
+	return numbers
+}
+
+func checkRules(t *testing.T, path string, numbers []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := testsOf(t, os.DirFS(root))
 	rows := matrixRows(string(text))
-	if len(rows) != rules+reports {
-		t.Fatalf("%d rows, want %d", len(rows), rules+reports)
+	if len(rows) != len(numbers) {
+		t.Fatalf("%d rows, want %d", len(rows), len(numbers))
 	}
 	for i, row := range rows {
-		if want := strconv.Itoa(i%rules + 1); row[0] != want {
-			t.Errorf("row %d is numbered %s, want %s", i+1, row[0], want)
+		if row[0] != numbers[i] {
+			t.Errorf("row %d is numbered %s, want %s", i+1, row[0], numbers[i])
 		}
 		names := row.tests()
 		if len(names) == 0 && !strings.HasPrefix(row.evidence(), "none: ") {

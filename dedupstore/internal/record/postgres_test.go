@@ -95,6 +95,9 @@ func TestRecordErrors(t *testing.T) {
 			if held := errors.Is(err, dedupstore.ErrLocked); held != (code == "55P03") {
 				t.Errorf("%s: ErrLocked is %v", code, held)
 			}
+			if prepares := strings.Contains(err.Error(), "default_query_exec_mode=exec"); prepares != (code == "26000" || code == "42P05") {
+				t.Errorf("%s: %v", code, err)
+			}
 			if p.GiveUp(answer) != (code == "25006") {
 				t.Errorf("%s: GiveUp is wrong", code)
 			}
