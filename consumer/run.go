@@ -19,6 +19,7 @@ type running struct {
 	handlers context.Context // carries the caller's values; ends by Abort, or when Run returns
 
 	cancelHandlers context.CancelCauseFunc
+	drains         chan struct{} // closed when draining has begun everywhere
 
 	hooks   *hookRunner
 	load    load
@@ -72,6 +73,7 @@ const stuckPoll = 100 * time.Millisecond
 // close ends what run began, and closes the connections. It is called when all memberships have ended.
 func (r *running) close() {
 	r.stop(nil)
+	<-r.drains
 	r.unwatch()
 	r.cancelHandlers(nil)
 	r.watcher.Wait()

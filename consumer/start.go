@@ -61,11 +61,14 @@ func closeClient(client sarama.Client) {
 // run begins what goes on until Run returns.
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	log := c.cfg.Logger.With(attrGroup, c.cfg.Group)
-	r := &running{Consumer: c, log: log, hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}}
+	r := &running{Consumer: c, log: log, drains: make(chan struct{}), hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}}
 	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
-	context.AfterFunc(r.ctx, c.draining)
+	context.AfterFunc(r.ctx, func() {
+		defer close(r.drains)
+		c.draining()
+	})
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	r.unwatch = unwatch
 	r.watcher.Go(func() { r.watch(watching) })
