@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
 )
 
 // ErrHandlersStuck is wrapped by Run's error when handlers had not returned a second after their contexts were cancelled. They go
@@ -40,7 +42,7 @@ func (e *StopError) Unwrap() error { return e.Err }
 type Consumer struct {
 	cfg      Config
 	sarama   *sarama.Config
-	dialer   *dialer
+	dialer   *kafkaconf.Dialer
 	strategy *strategy
 	topics   map[string]*topic
 
@@ -61,7 +63,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg, sarama: sc, dialer: newDialer(sc), strategy: st, topics: topics, abort: make(chan struct{}), phase: Created, claims: map[*claim]struct{}{}}, nil
+	return &Consumer{cfg: cfg, sarama: sc, dialer: kafkaconf.NewDialer(sc), strategy: st, topics: topics, abort: make(chan struct{}), phase: Created, claims: map[*claim]struct{}{}}, nil
 }
 
 // Run is New, then Consumer.Run.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
 )
 
 // groupClient is a client whose group coordinator has a connection of its own. sarama's Broker does one request at a time: on a
@@ -58,17 +60,17 @@ const (
 // coordinator is a connection to the group's coordinator.
 type coordinator struct {
 	*sarama.Broker
-	dialer *dialer // of this connection alone
+	dialer *kafkaconf.Dialer // of this connection alone
 }
 
 // end closes the connection. It first cuts it, so that a request that is under way does not keep it from closing.
 func (c *coordinator) end() {
-	c.dialer.end()
+	c.dialer.End()
 	go func() { _ = c.Close() }() // waits for that request to fail; it may be closed already
 }
 
 // alive reports whether the connection is open, without waiting for the request that may be under way on it.
-func (c *coordinator) alive() bool { return c != nil && c.dialer.open() }
+func (c *coordinator) alive() bool { return c != nil && c.dialer.Open() }
 
 func newGroupClient(client sarama.Client, group string, stop <-chan struct{}) *groupClient {
 	g := &groupClient{Client: client, group: group, stop: stop, patience: patience}
@@ -198,7 +200,7 @@ func (g *groupClient) find() (*coordinator, error) {
 // connect opens a connection, with all that belongs to it: TLS, SASL, the versions. A frozen broker accepts it and says nothing.
 func (g *groupClient) connect(addr string, timeout time.Duration) *coordinator {
 	conf := *g.Config()
-	c := &coordinator{Broker: sarama.NewBroker(addr), dialer: newDialer(&conf)}
+	c := &coordinator{Broker: sarama.NewBroker(addr), dialer: kafkaconf.NewDialer(&conf)}
 	if err := c.Open(&conf); err != nil {
 		return nil
 	}
@@ -227,8 +229,8 @@ func (g *groupClient) lookup() (addr string, refused error) {
 	conf := *g.Config()
 	conf.Net.DialTimeout = min(conf.Net.DialTimeout, lookupTimeout)
 	conf.Net.ReadTimeout, conf.Net.WriteTimeout = lookupTimeout, lookupTimeout
-	d := newDialer(&conf)
-	defer d.end()
+	d := kafkaconf.NewDialer(&conf)
+	defer d.End()
 	for _, addr := range addrs {
 		go func() { answers <- ask(addr, g.group, &conf) }()
 	}

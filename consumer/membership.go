@@ -83,7 +83,7 @@ func (m *membership) cutIfStuck(returned <-chan struct{}) {
 	}
 	for !waitFor(returned, stopGrace) {
 		m.log.Warn("einmal: the brokers do not answer, connections are cut")
-		m.dialer.cut()
+		m.dialer.Cut()
 	}
 }
 
@@ -197,7 +197,7 @@ func (m *membership) close() {
 	}
 	if !left {
 		m.log.Warn("einmal: the brokers do not answer: the group was not left; its partitions stay unassigned until the session time-out")
-		m.dialer.cut()
+		m.dialer.Cut()
 	}
 }
 

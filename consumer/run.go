@@ -81,7 +81,7 @@ func (r *running) close() {
 		r.log.Warn("einmal: a hook has not returned")
 	}
 	if !within(closeTimeout, func() { _ = r.client.Close() }) {
-		r.dialer.end()
+		r.dialer.End()
 	}
 }
 

@@ -44,7 +44,7 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 	if err == nil && starting.Err() == nil {
 		return c.run(ctx, client), nil
 	}
-	c.dialer.end() // what still waits for an answer in the background ends with its connection
+	c.dialer.End() // what still waits for an answer in the background ends with its connection
 	closeClient(client)
 	if starting.Err() != nil {
 		return nil, nil //nolint:nilnil // documented

@@ -31,7 +31,7 @@ var table = map[string]allowed{
 	"dedupstore":             {},
 	"schema":                 {},
 	"janitor":                {module: []string{"schema"}},
-	"consumer":               {module: []string{"offsets"}, others: []string{sarama}},
+	"consumer":               {module: []string{"offsets", "internal/kafkaconf"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
 	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
