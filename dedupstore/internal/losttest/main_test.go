@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"flag"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -18,19 +17,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	moreAtOnce()
 	serverstest.Main(m)
-}
-
-// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for time-outs.
-func moreAtOnce() {
-	const parallel = "test.parallel"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
-	if !given {
-		_ = flag.Set(parallel, strconv.Itoa(4*runtime.GOMAXPROCS(0)))
-	}
 }
 
 func must(t testing.TB, err error) {

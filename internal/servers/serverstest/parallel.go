@@ -1,0 +1,26 @@
+package serverstest
+
+import (
+	"flag"
+	"runtime"
+	"strconv"
+)
+
+// ParallelTests makes more tests run side by side than there are processors, unless -parallel says something: tests that wait for
+// time-outs, leases and rebalances leave a processor idle. Main calls it; a TestMain that does not end in Main calls it itself.
+func ParallelTests() {
+	const (
+		name    = "test.parallel"
+		perProc = 4
+		atLeast = 8
+		atMost  = 32 // each may hold a dozen connections, and a database of the tests' own takes some hundreds
+	)
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if !given {
+		_ = flag.Set(name, strconv.Itoa(min(max(perProc*runtime.GOMAXPROCS(0), atLeast), atMost))) // it is a flag of package testing
+	}
+}
