@@ -64,6 +64,16 @@ func setTopic(t *testing.T, b *serverstest.Broker, topic string, settings map[st
 	if err := admin.IncrementalAlterConfig(sarama.TopicResource, topic, entries, false); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the broker knows of it", func() bool { // in a real cluster it comes from the controller
+		told, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
+		known := 0
+		for _, e := range told {
+			if want, ok := settings[e.Name]; ok && e.Value == want {
+				known++
+			}
+		}
+		return err == nil && known == len(settings)
+	})
 }
 
 func withWindow(w time.Duration) consumer.Handler {
