@@ -92,11 +92,11 @@ func left(prefix, pid string) []string {
 	return dirs
 }
 
-// listensNoMore waits ten seconds at most: PostgreSQL ends by itself some time after its files are gone. That it does not answer
+// listensNoMore waits 30 seconds at most: PostgreSQL ends by itself some time after its files are gone. That it does not answer
 // queries would prove nothing, for the same reason.
 func listensNoMore(t *testing.T, addr string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			return
