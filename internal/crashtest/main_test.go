@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(envOrders); text != "" {
 		os.Exit(childMain(text))
 	}
+	serverstest.ParallelTests()
 	serverstest.Main(m)
 }
 

@@ -18,10 +18,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests, several for each processor (see ParallelTests), stops the servers that they started, fails if a goroutine is left
+// Main runs the tests, stops the servers that they started, fails if a goroutine is left
 // over, and exits.
 func Main(m *testing.M) {
-	ParallelTests()
 	code := m.Run()
 	if err := errors.Join(pooler.close(), version17.close(), shared.close()); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the databases:", err)

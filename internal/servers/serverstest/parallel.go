@@ -7,7 +7,8 @@ import (
 )
 
 // ParallelTests makes more tests run side by side than there are processors, unless -parallel says something: tests that wait for
-// time-outs, leases and rebalances leave a processor idle. Main calls it; a TestMain that does not end in Main calls it itself.
+// time-outs, leases and rebalances leave a processor idle. A TestMain calls it before Main. It is not for tests that keep a processor or
+// the database at work: more of them at once only makes each slower.
 func ParallelTests() {
 	const (
 		name    = "test.parallel"
