@@ -44,12 +44,11 @@ func uuid8(b [16]byte) string {
 	b[6] = b[6]&0x0f | 0x80
 	b[8] = b[8]&0x3f | 0x80
 	text := make([]byte, 0, 36)
-	for i, end := 0, 0; i < len(b); i = end {
-		end = groupEnd(i)
+	for i := 0; i < len(b); i = groupEnd(i) {
 		if i > 0 {
 			text = append(text, '-')
 		}
-		text = hex.AppendEncode(text, b[i:end])
+		text = hex.AppendEncode(text, b[i:groupEnd(i)])
 	}
 	return string(text)
 }
