@@ -28,7 +28,7 @@ func Again(res *http.Response) bool {
 func RetryAfter(res *http.Response) (time.Duration, bool) {
 	value := res.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true //nolint:gosec // 31 bits
+		return time.Duration(seconds) * time.Second, true
 	}
 	if date, err := http.ParseTime(value); err == nil {
 		return max(0, time.Until(date)), true

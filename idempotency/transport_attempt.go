@@ -38,7 +38,7 @@ func (a *attempt) send(c *call) error {
 	if err != nil {
 		return fmt.Errorf("read the body of the request again: %w", err)
 	}
-	res, err := c.base.RoundTrip(c.request(a.ctx, body))
+	res, err := c.base.RoundTrip(c.request(a.ctx, body)) //nolint:bodyclose // by drain, read, or the caller
 	switch {
 	case err != nil:
 		return err
@@ -153,4 +153,4 @@ func (e timeoutError) Error() string {
 	return fmt.Sprintf("no answer within %v", time.Duration(e).Round(time.Millisecond))
 }
 func (timeoutError) Timeout() bool        { return true }
-func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded } //nolint:errorlint // that very one
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

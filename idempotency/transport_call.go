@@ -116,6 +116,6 @@ func (e *GaveUp) Unwrap() error { return e.Err }
 
 // Timeout reports whether the last attempt ended by a time-out, for url.Error.
 func (e *GaveUp) Timeout() bool {
-	t, ok := e.Err.(interface{ Timeout() bool }) //nolint:errorlint // as url.Error does
+	t, ok := e.Err.(interface{ Timeout() bool })
 	return ok && t.Timeout()
 }

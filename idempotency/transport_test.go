@@ -137,7 +137,6 @@ func TestRandomFaultsComeToOneEffectPerKey(t *testing.T) {
 type statuses struct {
 	codes []int
 	seen  []*http.Request
-	times []time.Time
 	head  http.Header
 }
 
@@ -176,7 +175,7 @@ func TestWithoutAKeyNothingIsRepeated(t *testing.T) {
 		h := &statuses{codes: []int{503, 201}}
 		req, _ := http.NewRequestWithContext(t.Context(), method, serve(t, h), strings.NewReader("body"))
 		status, body := do(t, clientOf(t, quick()), req)
-		if status != 503 || body != "answer 1" || len(h.seen) != 1 {
+		if status != http.StatusServiceUnavailable || body != "answer 1" || len(h.seen) != 1 {
 			t.Errorf("%s: answer %d %q after %d calls, want the 503 of the first", method, status, body, len(h.seen))
 		}
 		if got := h.seen[0].Header.Values("Idempotency-Key"); len(got) != 0 {
@@ -197,7 +196,7 @@ func TestRequireKey(t *testing.T) {
 		if err == nil {
 			_ = res.Body.Close()
 		}
-		if refused != errors.Is(err, idempotency.ErrNoKey) || refused != (len(h.seen) == 0) || !body.closed() {
+		if refused != errors.Is(err, idempotency.ErrNoKey) || refused != (len(h.seen) == 0) || refused && !body.closed() {
 			t.Errorf("%s: %v, %d calls, body closed %v", method, err, len(h.seen), body.closed())
 		}
 	}
@@ -229,7 +228,7 @@ func TestTheLastAnswerIsReturnedWhole(t *testing.T) {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != 503 || string(body) != "answer 3" || res.Header.Get("X-Reason") != "why" || len(h.seen) != 3 {
+	if err != nil || res.StatusCode != http.StatusServiceUnavailable || string(body) != "answer 3" || res.Header.Get("X-Reason") != "why" || len(h.seen) != 3 {
 		t.Errorf("answer %d %q, %v after %d calls, want the third", res.StatusCode, body, err, len(h.seen))
 	}
 }
@@ -340,7 +339,7 @@ func TestAFieldOfAnotherName(t *testing.T) {
 	cfg := quick()
 	cfg.Header, cfg.Bare = "paypal-request-id", true
 	do(t, clientOf(t, cfg), post(t.Context(), serve(t, h), "key-1", "body"))
-	if got := h.seen[0].Header; got.Get("PayPal-Request-Id") != "key-1" || got.Get("Idempotency-Key") != "" {
+	if got := h.seen[0].Header; got.Get("Paypal-Request-Id") != "key-1" || got.Get("Idempotency-Key") != "" {
 		t.Errorf("fields %v", got)
 	}
 }

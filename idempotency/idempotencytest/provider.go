@@ -72,7 +72,7 @@ type providerKey struct {
 	request  string // what the key was first used for
 	running  bool   // its effect is being made
 	busy     int    // answers 409 that are left
-	status   int
+	status   int    // of the answer that is kept; 0 as long as there is none
 	answer   []byte
 	replayed bool // the next answer is not the first
 }
@@ -119,8 +119,9 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status, answer, replayed := p.take(r, call)
-	if after, fault, ok := call.Fault.after(); ok && status < 400 {
-		status, answer = after, fault
+	if call.Fault.hides() && status < http.StatusBadRequest {
+		status = http.StatusInternalServerError
+		answer = problem(status, "Fault behind the effect")
 	}
 	p.answer(w, call, status, answer, replayed)
 }
@@ -197,7 +198,7 @@ func (p *Provider) effect(r *http.Request, call ProviderCall, key *providerKey) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key.status, key.answer, key.running = status, answer, false
-	if call.Fault == FailDuring || call.Fault == DropDuring {
+	if call.Fault.lasts() {
 		key.busy = p.cfg.InProgress
 	}
 }

@@ -41,30 +41,19 @@ func RandomFaults(seed uint64, share float64) func(ProviderCall) Fault {
 
 // before says what is answered to a request that does not even reach the effect.
 func (f Fault) before() (status int, answer []byte, ok bool) {
-	switch f {
-	case FailBefore:
-		return http.StatusServiceUnavailable, problem(http.StatusServiceUnavailable, "Fault before the effect"), true
-	case TooMany:
-		return http.StatusTooManyRequests, problem(http.StatusTooManyRequests, "Too many requests"), true
-	case DropBefore:
-		return 0, nil, true
+	if f == FailBefore || f == TooMany || f == DropBefore {
+		status = map[Fault]int{FailBefore: http.StatusServiceUnavailable, TooMany: http.StatusTooManyRequests}[f]
+		return status, problem(status, "Fault before the effect"), true
 	}
 	return 0, nil, false
 }
 
-// after says what is answered instead of the effect's answer.
-func (f Fault) after() (status int, answer []byte, ok bool) {
-	switch f {
-	case FailDuring, FailAfter:
-		return http.StatusInternalServerError, problem(http.StatusInternalServerError, "Fault after the effect"), true
-	}
-	return 0, nil, false
-}
+// hides reports whether a failure is answered instead of the effect's answer.
+func (f Fault) hides() bool { return f == FailDuring || f == FailAfter }
+
+// lasts reports whether the key is in progress when the request is over.
+func (f Fault) lasts() bool { return f == FailDuring || f == DropDuring }
 
 func (f Fault) cuts() bool {
-	switch f {
-	case DropBefore, DropDuring, DropAfter, CutAnswer:
-		return true
-	}
-	return false
+	return f == DropBefore || f == DropDuring || f == DropAfter || f == CutAnswer
 }
