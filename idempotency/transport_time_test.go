@@ -103,8 +103,8 @@ func TestAWaitThatDoesNotFit(t *testing.T) {
 		budget, deadline, clientTimeout time.Duration
 	}{
 		"budget":         {budget: 10 * time.Second},
-		"deadline":       {budget: time.Hour, deadline: 10 * time.Second},
-		"client timeout": {budget: time.Hour, clientTimeout: 10 * time.Second},
+		"deadline":       {budget: 24 * time.Hour, deadline: 10 * time.Second},
+		"client timeout": {budget: 24 * time.Hour, clientTimeout: 10 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			base := &answering{}
