@@ -22,8 +22,6 @@ const (
 	reports    = 27
 
 	postgresFile    = root + "/docs/postgres-rules.md"
-	httpFile        = root + "/docs/http-rules.md"
-	httpRules       = 13
 	recordRules     = 17
 	driverRules     = 11
 	databaseReports = 37
@@ -99,12 +97,6 @@ func TestKafkaRules(t *testing.T) {
 func TestPostgresRules(t *testing.T) {
 	t.Parallel()
 	checkRules(t, postgresFile, slices.Concat(numbered("A", recordRules), numbered("D", driverRules), numbered("", databaseReports)))
-}
-
-// TestHTTPRules does the same for the rules of idempotency keys.
-func TestHTTPRules(t *testing.T) {
-	t.Parallel()
-	checkRules(t, httpFile, numbered("C", httpRules))
 }
 
 func numbered(prefix string, n int) (numbers []string) {
