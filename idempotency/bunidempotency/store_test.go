@@ -90,7 +90,8 @@ func harness(t testing.TB, dialect schema.Dialect, in bunschema.Dialect, open fu
 			return err
 		},
 		Effects: func(ctx context.Context, effect string) (int, error) {
-			return db.NewSelect().Model((*effectRow)(nil)).Where("name = ?", effect).Count(ctx)
+			n, err := db.NewSelect().Model((*effectRow)(nil)).Where("name = ?", effect).Count(ctx)
+			return int(n), err
 		},
 		Fail: func(ctx context.Context, tx bun.Tx) error {
 			_, err := tx.ExecContext(ctx, "insert into effect values (null)")

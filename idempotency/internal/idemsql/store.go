@@ -121,7 +121,7 @@ func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a
 	})
 	switch {
 	case sqlstate.Of(err) == sqlstate.FailedTransaction:
-		return nil // of the function that hid it InTx makes an error
+		return fmt.Errorf("%s: rolled back: a statement failed, and the handler answered as if it had not: return the errors of all statements, or set a savepoint before one that may fail: %w", s.name, err)
 	case err != nil:
 		return err
 	case !saved: // somebody has got past the lock
