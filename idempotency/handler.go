@@ -89,9 +89,7 @@ func (h *Handler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer, err = h.plain(r, body)
 	} else {
 		req := Request{Scope: scope, Key: key, Fingerprint: fingerprintOf(r, body), Keep: h.cfg.Keep}
-		answer, replayed, err = h.store.Once(r.Context(), req, func(ctx context.Context, tx Tx) (Answer, error) {
-			return h.run(ctx, tx, r, body)
-		})
+		answer, replayed, err = h.once(r, req, body)
 	}
 	h.answer(w, r, &answer, replayed, err)
 }
@@ -161,6 +159,20 @@ func (h *Handler[Tx]) body(w http.ResponseWriter, r *http.Request) ([]byte, *pro
 		return nil, h.failed()
 	}
 	return body, nil
+}
+
+// once runs the request, or finds its answer. The first client gets all of the header, and the store what is for others.
+func (h *Handler[Tx]) once(r *http.Request, req Request, body []byte) (answer Answer, replayed bool, err error) {
+	var all http.Header
+	answer, replayed, err = h.store.Once(r.Context(), req, func(ctx context.Context, tx Tx) (Answer, error) {
+		answer, err := h.run(ctx, tx, r, body)
+		all, answer.Header = answer.Header, stored(answer.Header, h.cfg.ReplayHeaders)
+		return answer, err
+	})
+	if err == nil && !replayed {
+		answer.Header = all
+	}
+	return answer, replayed, err
 }
 
 // plain runs what has no key.

@@ -45,11 +45,12 @@ var table = map[string]allowed{
 	"internal/kafkaconf": {others: []string{sarama}},
 
 	// idempotency's server has a contract of its own; its stores run in the dedup stores' transactions
-	"idempotency":                  {module: []string{"dedupstore"}},
-	"idempotency/idempotencytest":  {module: []string{"dedupstore", "idempotency"}},
-	"idempotency/internal/idemsql": {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate"}},
-	"idempotency/pgxidempotency":   {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
-	"idempotency/sqlidempotency":   {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},
+	"idempotency":                     {module: []string{"dedupstore"}},
+	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
+	"idempotency/internal/servertest": {},
+	"idempotency/internal/idemsql":    {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate"}},
+	"idempotency/pgxidempotency":      {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
+	"idempotency/sqlidempotency":      {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},
 	"idempotency/bunidempotency": {
 		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "schema"},
 		others: []string{bun},

@@ -1,4 +1,4 @@
-package idempotency_test
+package servertest_test
 
 import (
 	"testing"
