@@ -116,7 +116,7 @@ func TestConnectionLost(t *testing.T) {
 	s.wantProblem(s.post("key"), http.StatusServiceUnavailable, idempotency.ProblemUnavailable)
 	s.wantEffects(0)
 	lose = false
-	s.want(s.post("key"), 201, "", false)
+	s.want(s.untilFree("key"), 201, "", false)
 	s.wantEffects(1)
 }
 

@@ -192,10 +192,6 @@ func TestSIGKILL(t *testing.T) {
 	if status := <-answered; status != 0 {
 		t.Errorf("answered %d by a process that was killed", status)
 	}
-	r := s.post("key")
-	for deadline := time.Now().Add(time.Minute); r.StatusCode == http.StatusConflict && time.Now().Before(deadline); {
-		r = s.post("key")
-	}
-	s.want(r, 201, "", false)
+	s.want(s.untilFree("key"), 201, "", false)
 	s.wantEffects(1)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -134,6 +135,16 @@ func (s *service) send(method, path, key, body string) *response {
 func (s *service) post(key string) *response {
 	s.t.Helper()
 	return s.send(http.MethodPost, "/", key, "{}")
+}
+
+// untilFree sends it until the server has noticed that a connection is gone, and its transaction with it.
+func (s *service) untilFree(key string) *response {
+	s.t.Helper()
+	r := s.post(key)
+	for deadline := time.Now().Add(time.Minute); r.StatusCode == http.StatusConflict && time.Now().Before(deadline); {
+		r = s.post(key)
+	}
+	return r
 }
 
 // do sends a request that was changed, and reads the answer.
