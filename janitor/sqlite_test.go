@@ -36,9 +36,9 @@ func execute(t testing.TB, db *sql.DB, text string, args ...any) {
 	}
 }
 
-func count(t testing.TB, db *sql.DB, query string, args ...any) (n int) {
+func count(t testing.TB, db *sql.DB, query string) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
 		t.Fatalf("%.80s: %v", query, err)
 	}
 	return n

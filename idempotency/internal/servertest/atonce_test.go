@@ -3,6 +3,7 @@ package servertest_test
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,10 +26,10 @@ func TestAtOnce(t *testing.T) {
 				<-begin
 				for again := false; ; again = true {
 					switch r := s.post(fmt.Sprint(round)); {
-					case r.StatusCode == 201 && r.replayed():
+					case r.StatusCode == http.StatusCreated && r.replayed():
 						replays.Add(1)
 						return
-					case r.StatusCode == 201 && r.Text == "done":
+					case r.StatusCode == http.StatusCreated && r.Text == "done":
 						fresh.Add(1)
 						return
 					case r.problem() != idempotency.ProblemInProgress:

@@ -110,7 +110,7 @@ func TestConnectionLost(t *testing.T) {
 		if lose {
 			_, _ = tx.Exec(ctx, "select pg_terminate_backend(pg_backend_pid())")
 		}
-		w.WriteHeader(201)
+		w.WriteHeader(http.StatusCreated)
 		return nil
 	}, idempotency.HandlerConfig{})
 	s.wantProblem(s.post("key"), http.StatusServiceUnavailable, idempotency.ProblemUnavailable)

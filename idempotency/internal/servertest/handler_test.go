@@ -86,26 +86,26 @@ func TestErrors(t *testing.T) {
 			return errors.New("secret")
 		}, 500, idempotency.ProblemFailed},
 		"error after a refusal": {func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-			w.WriteHeader(402)
+			w.WriteHeader(http.StatusPaymentRequired)
 			return errors.New("secret")
 		}, 500, idempotency.ProblemFailed},
 		"error with a 5xx": {func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-			w.WriteHeader(502)
+			w.WriteHeader(http.StatusBadGateway)
 			_, _ = io.WriteString(w, "the bank is away")
 			return errors.New("secret")
 		}, 502, "the bank is away"},
 		"ErrNotStored": {func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-			w.WriteHeader(422)
+			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = io.WriteString(w, "not that")
 			return fmt.Errorf("invalid: %w", idempotency.ErrNotStored)
 		}, 422, "not that"},
 		"a statement failed": {func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
 			_, _ = tx.Exec(ctx, "insert into effect values (null)")
-			w.WriteHeader(201)
+			w.WriteHeader(http.StatusCreated)
 			return nil
 		}, 500, idempotency.ProblemFailed},
 		"the transaction was ended": {func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-			w.WriteHeader(503) // which would be sent otherwise
+			w.WriteHeader(http.StatusServiceUnavailable) // which would be sent otherwise
 			_ = tx.Commit(ctx)
 			return nil
 		}, 500, idempotency.ProblemFailed},
@@ -157,7 +157,7 @@ func TestResponseWriter(t *testing.T) {
 		}
 		switch r.URL.Path {
 		case "/panic":
-			w.WriteHeader(201)
+			w.WriteHeader(http.StatusCreated)
 			panic(http.ErrAbortHandler)
 		case "/invalid":
 			w.WriteHeader(42)
@@ -173,9 +173,9 @@ func TestResponseWriter(t *testing.T) {
 			w.Header().Set("Link", "</a.css>")
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusContinue)
-			w.WriteHeader(201)
-			w.WriteHeader(500)                // too late
-			w.Header().Set("Link", "</late>") // likewise
+			w.WriteHeader(http.StatusCreated)
+			w.WriteHeader(http.StatusInternalServerError) // too late
+			w.Header().Set("Link", "</late>")             // likewise
 		case "/204", "/304":
 			w.WriteHeader(map[string]int{"/204": 204, "/304": 304}[r.URL.Path])
 			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
@@ -281,7 +281,7 @@ func TestBodies(t *testing.T) {
 	s := start(t, func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 		b, err := io.ReadAll(r.Body)
 		seen = fmt.Sprint(len(b), r.ContentLength, r.TransferEncoding)
-		w.WriteHeader(201)
+		w.WriteHeader(http.StatusCreated)
 		return err
 	}, idempotency.HandlerConfig{MaxBody: 100})
 	for size, status := range map[int]int{0: 201, 100: 201, 101: 413, 100_000: 413} {
@@ -347,7 +347,7 @@ func TestHeaders(t *testing.T) {
 		h.Set("X-Balance", "10")
 		h.Set("X-Once", "1")
 		h.Set("Set-Cookie", "session=secret")
-		w.WriteHeader(201)
+		w.WriteHeader(http.StatusCreated)
 		return nil
 	}, idempotency.HandlerConfig{ReplayHeaders: []string{"x-balance"}})
 	for i, want := range []map[string]string{
@@ -408,7 +408,7 @@ func TestInProgress(t *testing.T) {
 	s := start(t, func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
 		close(runs)
 		<-end
-		w.WriteHeader(201)
+		w.WriteHeader(http.StatusCreated)
 		return write(ctx, tx)
 	}, idempotency.HandlerConfig{RetryAfter: 2100 * time.Millisecond})
 	first := make(chan *response, 1)
@@ -433,7 +433,7 @@ func TestExpiry(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not expire")
 		}
-		if r := s.post("key"); r.StatusCode != 201 {
+		if r := s.post("key"); r.StatusCode != http.StatusCreated {
 			t.Fatalf("answered %d", r.StatusCode)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -25,50 +24,52 @@ import (
 // childEnv has the database's URL in a process that is the server of the tests below.
 const childEnv = "EINMAL_SERVERTEST_CHILD"
 
-// TestChild is that process: it serves, says what it does on its standard output, and shuts down in order.
-func TestChild(t *testing.T) {
-	url := os.Getenv(childEnv)
-	if url == "" {
-		t.Skip("it is run by other tests")
-	}
+// serveUntilTerminated is that process: it serves, says what it does on its standard output, and shuts down in order.
+func serveUntilTerminated(url string) error {
 	pool, err := pgxpool.New(context.Background(), url)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-		if err := write(ctx, tx); err != nil {
-			return err
-		}
-		fmt.Println("@ written")
-		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until it may go on
-		w.WriteHeader(http.StatusCreated)
-		return nil
-	}, idempotency.HandlerConfig{SingleTenant: true})
+	defer pool.Close()
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), slowly, idempotency.HandlerConfig{SingleTenant: true})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, func() { fmt.Println("@ terminated") })
+	context.AfterFunc(ctx, func() { say("terminated") })
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	fmt.Println("@ http://" + listener.Addr().String())
+	say("http://" + listener.Addr().String())
 	<-ctx.Done()
 	patient, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := server.Shutdown(patient); err != nil {
-		t.Error(err)
+		return err
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
+		return err
 	}
-	pool.Close()
+	return nil
 }
+
+// slowly is its handler: it writes, and answers when it may.
+func slowly(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+	if err := write(ctx, tx); err != nil {
+		return err
+	}
+	say("written")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+func say(what string) { _, _ = os.Stdout.WriteString("@ " + what + "\n") }
 
 // child is the process, seen from outside.
 type child struct {
@@ -84,7 +85,7 @@ func startChild(t *testing.T, pool *pgxpool.Pool) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{Cmd: exec.Command(os.Args[0], "-test.run=^TestChild$"), in: goOn, lines: make(chan string, 10)}
+	c := &child{Cmd: exec.Command(os.Args[0]), in: goOn, lines: make(chan string, 10)}
 	c.Env = append(os.Environ(), childEnv+"="+pool.Config().ConnString())
 	c.Stdin, c.Stderr = in, os.Stderr
 	out, err := c.StdoutPipe()
