@@ -54,6 +54,7 @@ type orders struct {
 	Dead      bool          // the handler of Event fails for good, and its dead letter is struck
 	CrashLoop bool          // the handler of Event ends the process each time, against which middleware.CrashLoop stands
 	Redrive   bool          // the process redrives dead letters, and consumes nothing
+	Republish bool          // it has them published again
 }
 
 // What a child says on standard output, and hears on standard input.
@@ -103,8 +104,11 @@ func childMain(text string) (status int) {
 	go c.listen()
 	say(sayUp)
 	run := c.consume
-	if o.Redrive {
+	switch {
+	case o.Redrive:
 		run = c.redrive
+	case o.Republish:
+		run = c.republish
 	}
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
