@@ -214,14 +214,7 @@ func eventsOf(msg *consumer.Message, err error) []string {
 
 // once runs the transaction, and keeps the times of its steps.
 func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key dedupstore.Key, rec *deadletter.Record) (ran bool, err error) {
-	res := &msg.Result
-	res.Begin, res.HandlerStart, res.HandlerEnd = time.Now(), time.Time{}, time.Time{}
-	defer func() { res.End = time.Now() }()
-	return d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
-		defer func() { res.HandlerEnd = time.Now() }()
-		res.HandlerStart = time.Now()
-		return d.dead.Write(ctx, tx, rec)
-	})
+	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error { return d.dead.Write(ctx, tx, rec) })
 }
 
 func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {
