@@ -55,6 +55,7 @@ type orders struct {
 	CrashLoop bool          // the handler of Event ends the process each time, against which middleware.CrashLoop stands
 	Redrive   bool          // the process redrives dead letters, and consumes nothing
 	Republish bool          // it has them published again
+	Retries   string        // the name of a retry topic, to which the message of Event is handed on, which is struck
 }
 
 // What a child says on standard output, and hears on standard input.
@@ -177,6 +178,9 @@ func (c *child) openPool(ctx context.Context) (*pgxpool.Pool, error) {
 
 func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 	topics := map[string]consumer.Topic{c.Topic: c.topic(pool)}
+	if c.Retries != "" {
+		topics = c.retrying(pool)
+	}
 	maps.Copy(topics, c.more)
 	return consumer.Config{
 		Brokers:      c.Brokers,
