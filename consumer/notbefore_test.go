@@ -66,7 +66,7 @@ func TestNotBefore(t *testing.T) {
 	eventually(t, "the others are handled", func() bool { return count() == 2 })
 	var since time.Time
 	eventually(t, "it waits for longer than a stall", func() bool {
-		p := partition(t, m, topic, 0)
+		p := partition(t, m, topic)
 		if p.Failing != nil || p.OldestAttempts != 0 || p.LastError != nil {
 			t.Fatalf("a message that is not due is shown as failing: %+v", p)
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 // run runs what blocks until its context ends, for the time of the test.
-func run(t testing.TB, what string, f func(ctx context.Context) error) (stop func()) {
+func run(t testing.TB, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -31,12 +31,10 @@ func run(t testing.TB, what string, f func(ctx context.Context) error) (stop fun
 			t.Errorf("%s: %v", what, err)
 		}
 	})
-	stop = sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		cancel()
 		done.Wait()
 	})
-	t.Cleanup(stop)
-	return stop
 }
 
 // relay sends what stands in the outbox.
@@ -47,12 +45,12 @@ func (f *fixture) relay(b *serverstest.Broker) {
 	run(f.t, "the relay", r.Run)
 }
 
-// consume runs a consumer until stop.
-func (f *fixture) consume(b *serverstest.Broker, group string, topics map[string]consumer.Topic) (stop func()) {
+// consume runs a consumer.
+func (f *fixture) consume(b *serverstest.Broker, group string, topics map[string]consumer.Topic) {
 	f.t.Helper()
 	c, err := consumer.New(consumer.Config{Brokers: b.Addrs, Group: group, Topics: topics, Logger: quiet(), Sarama: hurry})
 	must(f.t, err)
-	return run(f.t, "the consumer", c.Run)
+	run(f.t, "the consumer", c.Run)
 }
 
 // hurry finds topics, partitions and messages soon.

@@ -52,7 +52,8 @@ func ExampleDeadLetters() {
 			Handler: middleware.Dedup(store, consumer.JSONTx(charge), nil),
 		}
 	}
-	_ = topic
+	fmt.Println(topic(nil).Handler != nil)
+	// Output: true
 }
 
 // The dead letters of the last day are published again, as einmal dead redrive does.
@@ -64,5 +65,7 @@ func ExampleRedrive() {
 		}}
 		return forward.Redrive(ctx, pgxstore.New(pool, nil), pgxdeadletter.New(pool, nil), pgxoutbox.NewWriter(nil), cfg)
 	}
-	_ = redrive
+	_, err := redrive(context.Background(), nil)
+	fmt.Println(err)
+	// Output: deadletter: redrive: pgxdeadletter: the pool is nil: make one with pgxpool.New
 }

@@ -200,11 +200,11 @@ var drivers = map[string]func(f *fixture) *kit{
 // eachDriver runs f with each of them.
 func eachDriver(t *testing.T, f func(t *testing.T, f *fixture, k *kit)) {
 	t.Helper()
-	for name, make := range drivers {
+	for name, kitFor := range drivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)
-			f(t, db, make(db))
+			f(t, db, kitFor(db))
 		})
 	}
 }

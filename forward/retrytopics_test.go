@@ -287,7 +287,7 @@ func TestRetryTopicsTooLarge(t *testing.T) {
 // A dead letter that is published again can be handed on again, although it was before.
 func TestRetryTopicsAfterARedrive(t *testing.T) {
 	t.Parallel()
-	eachDriver(t, func(t *testing.T, f *fixture, k *kit) {
+	eachDriver(t, func(t *testing.T, _ *fixture, k *kit) {
 		key := dedupstore.Key{Consumer: "billing/orders", Event: id(1)}
 		_, err := k.record(t.Context(), key.HandOn("1m"))
 		must(t, err)

@@ -130,7 +130,7 @@ func (h *handOn[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool,
 }
 
 func (h *handOn[Tx]) log(ctx context.Context, often *seldom, level slog.Level, text string, msg *consumer.Message, err error) {
-	if n, ok := often.now(time.Now(), deadLogEvery); ok {
+	if n, ok := often.now(time.Now()); ok {
 		h.cfg.Logger.LogAttrs(ctx, level, text,
 			slog.String(string(keyTopic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(keyOffset), msg.Offset),
 			slog.String("error", cut(h.cfg.ErrorText(err, msg), maxErrorText)), slog.Int("messages", n))

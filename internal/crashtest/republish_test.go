@@ -2,6 +2,7 @@ package crashtest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -58,10 +59,8 @@ func (c *child) republish(ctx context.Context) error {
 // to do: each is published once, and its record is gone when its event is there.
 func TestRepublishKilledAt(t *testing.T) {
 	t.Parallel()
-	steps := append(redriveSteps[:len(redriveSteps):len(redriveSteps)], struct {
-		step step
-		done int
-	}{afterForget, 0})
+	steps := slices.Concat(redriveSteps, redriveSteps[:1])
+	steps[len(redriveSteps)].step = afterForget
 	for _, s := range steps {
 		t.Run(string(s.step), func(t *testing.T) {
 			t.Parallel()
