@@ -120,8 +120,7 @@ func embedsConsumer(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous && (f.Type == reflect.TypeFor[*Consumer]() || f.Type.Kind() == reflect.Struct && embedsConsumer(f.Type)) {
 			return true
 		}

@@ -103,9 +103,7 @@ func TestPhaseAfterAFailedStart(t *testing.T) {
 // A message that failed for good drains the others.
 func TestPhaseAfterStop(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 2), serverstest.Group(t)
-	b.Produce(t, records(topic, 2, 1)...)
+	b, topic, group := backlog(t, 2, 1)
 	h := newBlocking(false)
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 		if msg.Partition == 0 {
@@ -171,9 +169,7 @@ func TestStatusIsSorted(t *testing.T) {
 // What the snapshot says about a partition, step by step.
 func TestPartitionStatus(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 5)...)
+	b, topic, group := backlog(t, 1, 5)
 	answers, started := make(chan error), make(chan *consumer.Message, 10)
 	m := start(t, config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 		started <- msg
@@ -232,9 +228,7 @@ func TestPartitionStatus(t *testing.T) {
 // While a message that failed is tried again, it is still shown as failing, with what came of the attempts before.
 func TestFailingWhileItRunsAgain(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 2)...)
+	b, topic, group := backlog(t, 1, 2)
 	h := newBlocking(false)
 	m := start(t, config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 		if msg.Attempt < 3 {

@@ -47,6 +47,10 @@ var table = map[string]allowed{
 	// forward writes messages to the outbox; it knows no driver and no client
 	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox"}},
 
+	// calls made and served: nothing of consumer, no driver
+	"idempotency":                 {module: []string{"dedupstore"}},
+	"idempotency/idempotencytest": {module: []string{"idempotency"}},
+
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
 	"dedupstore/memstore":   {module: []string{"dedupstore"}},

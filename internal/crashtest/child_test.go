@@ -188,6 +188,7 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 		Middleware:   []consumer.Middleware{c.outermost},
 		Topics:       topics,
 		DrainTimeout: c.Drain,
+		StartTimeout: 2 * time.Minute, // a machine that has much to do
 		Rebalance:    c.Protocol,
 		Logger:       slog.New(slog.NewTextHandler(c.log, nil)),
 		Sarama: func(cfg *sarama.Config) {
