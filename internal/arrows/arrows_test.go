@@ -44,6 +44,9 @@ var table = map[string]allowed{
 	"outbox/outboxtest":  {module: []string{"outbox"}, others: []string{sarama}},
 	"internal/kafkaconf": {others: []string{sarama}},
 
+	// forward writes messages to the outbox; it knows no driver and no client
+	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox"}},
+
 	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
 	"idempotency":                     {module: []string{"dedupstore"}},
 	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
@@ -91,7 +94,10 @@ var table = map[string]allowed{
 
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
-	"cmd/einmal": {module: []string{"schema", "deadletter", "deadletter/sqldeadletter", "outbox", "outbox/sqloutbox"}, others: []string{pgx, "modernc.org/sqlite"}},
+	"cmd/einmal": {
+		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "dedupstore/sqlstore", "forward", "outbox", "outbox/sqloutbox"},
+		others: []string{pgx, "modernc.org/sqlite"},
+	},
 
 	"internal/...": {module: []string{"internal/..."}, others: []string{
 		sarama, pgx, "github.com/twmb/franz-go", "github.com/ory/dockertest/v3", "github.com/fergusstrange/embedded-postgres", "go.uber.org/goleak",
