@@ -301,4 +301,3 @@ func (r *replay) partition(ctx context.Context, rg topicwindow.Range) error {
 	r.advance(rg, at)
 	return err
 }
-
