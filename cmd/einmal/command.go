@@ -22,6 +22,8 @@ var commands = []command{
 	outboxShow,
 	outboxRetry,
 	outboxDiscard,
+	statusShow,
+	replayCheck,
 	version,
 }
 

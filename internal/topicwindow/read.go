@@ -21,12 +21,15 @@ const (
 	abortedMarker = 0
 )
 
+// Record is a record of a topic.
+type Record = sarama.ConsumerMessage
+
 // Read calls each for the records of a range in their order, and returns its error as it is. at is the offset up to which the range
 // has been read: with an error, that at which reading could go on. The records of transactions that were aborted are left out if the
 // client reads committed ones only.
 //
 // A range that was deleted meanwhile is an error that wraps sarama.ErrOffsetOutOfRange.
-func (r *Reader) Read(ctx context.Context, rg Range, each func(*sarama.ConsumerMessage) error) (at int64, err error) {
+func (r *Reader) Read(ctx context.Context, rg Range, each func(*Record) error) (at int64, err error) {
 	p := &position{reader: r, partition: rg.Partition, at: rg.From, end: rg.To, bytes: fetchBytes, each: each}
 	for p.at < p.end {
 		if ctx.Err() != nil {
@@ -57,7 +60,7 @@ type position struct {
 	at, end   int64
 	bytes     int32
 	empty     int // answers without a record at this place
-	each      func(*sarama.ConsumerMessage) error
+	each      func(*Record) error
 }
 
 // fetch asks the leader. An error makes the next try look for the leader again.
@@ -175,12 +178,12 @@ func (p *position) batch(ctx context.Context, b *sarama.RecordBatch, aborted *ab
 	return nil
 }
 
-func (p *position) message(b *sarama.RecordBatch, rec *sarama.Record, offset int64) *sarama.ConsumerMessage {
+func (p *position) message(b *sarama.RecordBatch, rec *sarama.Record, offset int64) *Record {
 	at := b.FirstTimestamp.Add(rec.TimestampDelta)
 	if b.LogAppendTime {
 		at = b.MaxTimestamp
 	}
-	return &sarama.ConsumerMessage{
+	return &Record{
 		Topic: p.reader.topic, Partition: p.partition, Offset: offset, Key: rec.Key, Value: rec.Value, Headers: rec.Headers, Timestamp: at,
 	}
 }
