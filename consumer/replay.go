@@ -154,6 +154,23 @@ func (r *replay) validate() error {
 		p.add("ReplayConfig.Topic", "%q is not in Config.Topics: correct it, or add the topic", rc.Topic)
 		return errors.Join(p...)
 	}
+	rc.validateWindow(&p)
+	if rc.Attempts < 0 {
+		p.add("ReplayConfig.Attempts", "is %d: give a positive number, or 0 for the default", rc.Attempts)
+	}
+	if rc.OnFailure < StopReplay || rc.OnFailure > CountFailures {
+		p.add("ReplayConfig.OnFailure", "is %d: use StopReplay or CountFailures", int(rc.OnFailure))
+	}
+	if !r.topic.dedups() {
+		p.add(fmt.Sprintf("Config.Topics[%q]", rc.Topic), "has no Dedup in its chain: every message would take effect again; "+
+			"put middleware.Dedup around the handler, or let yours implement Linker and be a LinkDedup")
+	}
+	r.setKeep(&p)
+	return errors.Join(p...)
+}
+
+// validateWindow checks what is to be read.
+func (rc *ReplayConfig) validateWindow(p *problems) {
 	timed := !rc.From.IsZero() || !rc.To.IsZero()
 	switch {
 	case timed && len(rc.Offsets) > 0:
@@ -168,18 +185,6 @@ func (r *replay) validate() error {
 			p.add(fmt.Sprintf("ReplayConfig.Offsets[%d]", partition), "is %d to %d: give offsets in their order, of a partition that there is", o.From, o.To)
 		}
 	}
-	if rc.Attempts < 0 {
-		p.add("ReplayConfig.Attempts", "is %d: give a positive number, or 0 for the default", rc.Attempts)
-	}
-	if rc.OnFailure < StopReplay || rc.OnFailure > CountFailures {
-		p.add("ReplayConfig.OnFailure", "is %d: use StopReplay or CountFailures", int(rc.OnFailure))
-	}
-	if !r.topic.dedups() {
-		p.add(fmt.Sprintf("Config.Topics[%q]", rc.Topic), "has no Dedup in its chain: every message would take effect again; "+
-			"put middleware.Dedup around the handler, or let yours implement Linker and be a LinkDedup")
-	}
-	r.setKeep(&p)
-	return errors.Join(p...)
 }
 
 // setKeep finds out from which age on messages are left out.

@@ -331,7 +331,7 @@ func TestReplayWithAChain(t *testing.T) {
 	outer := func(next consumer.Handler) consumer.Handler {
 		return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 			err := next.Handle(ctx, msg)
-			links = append(links, fmt.Sprint(msg.Attempt, consumer.IsGaveUp(err), err != nil))
+			links = append(links, fmt.Sprintf("attempt %d gave up %v: %v", msg.Attempt, consumer.IsGaveUp(err), err != nil))
 			if consumer.IsGaveUp(err) {
 				msg.Result.Dead = true
 				return nil
@@ -350,7 +350,7 @@ func TestReplayWithAChain(t *testing.T) {
 	if got := replay(t, cfg, whole(topic)).ReplayCounts; got != (consumer.ReplayCounts{Read: 3, Processed: 2, Dead: 1}) {
 		t.Errorf("%+v", got)
 	}
-	if want := []string{"1 false false", "1 false true", "2 true true", "1 false false"}; !slices.Equal(links, want) {
+	if want := []string{"attempt 1 gave up false: false", "attempt 1 gave up false: true", "attempt 2 gave up true: true", "attempt 1 gave up false: false"}; !slices.Equal(links, want) {
 		t.Errorf("the chain saw %q, want %q", links, want)
 	}
 }

@@ -70,8 +70,8 @@ func (w *window) count(ctx context.Context, reader *topicwindow.Reader, rg topic
 			counts.TooOld++
 			return nil
 		}
-		id, err := w.id(msg)
-		if err != nil || !w.records.take(id) {
+		id, ok := w.idOf(msg)
+		if !ok {
 			counts.WithoutID++
 			return nil
 		}
@@ -84,6 +84,12 @@ func (w *window) count(ctx context.Context, reader *topicwindow.Reader, rg topic
 		err = flush()
 	}
 	return counts, err
+}
+
+// idOf reports whether there is one that can be recorded.
+func (w *window) idOf(msg *consumer.Message) (id string, ok bool) {
+	id, err := w.id(msg)
+	return id, err == nil && w.records.take(id)
 }
 
 func (w *window) message(rec *topicwindow.Record) *consumer.Message {

@@ -85,7 +85,7 @@ func statusURL(text string) (*url.URL, error) {
 // getStatus asks for the status. Its errors name the URL without its password, and say what to look at.
 func getStatus(ctx context.Context, at *url.URL, token string, timeout time.Duration) ([]byte, error) {
 	where := (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil) //nolint:gosec // the operator says where to ask
 	if err != nil {
 		return nil, usagef("the argument is no URL: want http://host:port/path, where the service serves its status")
 	}
@@ -93,7 +93,7 @@ func getStatus(ctx context.Context, at *url.URL, token string, timeout time.Dura
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := http.DefaultClient.Do(req) //nolint:gosec // the operator says where to ask
 	if err != nil {
 		return nil, unanswered(ctx, where, timeout, err)
 	}
@@ -247,17 +247,9 @@ func (l *statusLimits) add(flags *flag.FlagSet) {
 
 // exceeded says which.
 func (l *statusLimits) exceeded(r *statusReport) (problems []string) {
-	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	for _, name := range r.names() {
 		if c := r.consumers[name]; c != nil {
-			for _, p := range c.Partitions {
-				if l.lag >= 0 && p.Lag != nil && *p.Lag > l.lag {
-					problems = append(problems, fmt.Sprintf("%s: %s[%d] has a lag of %d, more than %d", name, p.Topic, p.Partition, *p.Lag, l.lag))
-				}
-				if l.open >= 0 && p.Oldest != nil && seconds(p.Oldest.Seconds) > l.open {
-					problems = append(problems, fmt.Sprintf("%s: %s[%d]@%d is open for %s, longer than %v", name, p.Topic, p.Partition, p.Oldest.Offset, ago(p.Oldest.Seconds), l.open))
-				}
-			}
+			problems = append(problems, l.late(name, c)...)
 		}
 		if o := r.outboxes[name]; o != nil && l.backlog >= 0 && seconds(o.OldestSeconds) > l.backlog {
 			problems = append(problems, fmt.Sprintf("%s: an event waits for %s, longer than %v", name, ago(o.OldestSeconds), l.backlog))
@@ -269,9 +261,24 @@ func (l *statusLimits) exceeded(r *statusReport) (problems []string) {
 	return problems
 }
 
+// late says which partitions are.
+func (l *statusLimits) late(name string, c *consumerFacts) (problems []string) {
+	for _, p := range c.Partitions {
+		if l.lag >= 0 && p.Lag != nil && *p.Lag > l.lag {
+			problems = append(problems, fmt.Sprintf("%s: %s[%d] has a lag of %d, more than %d", name, p.Topic, p.Partition, *p.Lag, l.lag))
+		}
+		if l.open >= 0 && p.Oldest != nil && seconds(p.Oldest.Seconds) > l.open {
+			problems = append(problems, fmt.Sprintf("%s: %s[%d]@%d is open for %s, longer than %v", name, p.Topic, p.Partition, p.Oldest.Offset, ago(p.Oldest.Seconds), l.open))
+		}
+	}
+	return problems
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
 // ago is a duration in a table.
-func ago(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
+func ago(s float64) string {
+	d := seconds(s)
 	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond).String()
 	}

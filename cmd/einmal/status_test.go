@@ -62,7 +62,7 @@ func TestStatus(t *testing.T) {
 	if strings.Contains(r.out, "\x1b") {
 		t.Errorf("it lets the service control the terminal: %q", r.out)
 	}
-	for _, line := range strings.Split(r.out, "\n") {
+	for line := range strings.Lines(r.out) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "orders" && f[1] == "1" && (f[2] != "-" || f[6] != "-" || f[7] != "-") {
 			t.Errorf("what is not known is shown as %q", line)
 		}
@@ -203,7 +203,7 @@ func TestStatusOfAService(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	defer func() {
 		stop()
-		<-done
+		_ = <-done // what became of it is another test's
 	}()
 	url := serve(t, status.Handler(status.Sections{
 		"consumer": func(context.Context) (any, error) { return c.Status(), nil },
