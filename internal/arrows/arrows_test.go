@@ -31,18 +31,20 @@ var table = map[string]allowed{
 	"dedupstore":             {},
 	"schema":                 {},
 	"janitor":                {module: []string{"schema"}},
-	"consumer":               {module: []string{"offsets", "internal/kafkaconf"}, others: []string{sarama}},
+	"status":                 {},
+	"consumer":               {module: []string{"offsets", "internal/kafkaconf", "internal/topicwindow"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
 	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
-	"outbox":             {module: []string{"schema", "internal/kafkaconf"}, others: []string{sarama, otel}},
-	"outbox/pgxoutbox":   {module: []string{"outbox"}, others: []string{pgx}},
-	"outbox/sqloutbox":   {module: []string{"outbox"}},
-	"outbox/bunoutbox":   {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
-	"outbox/outboxtest":  {module: []string{"outbox"}, others: []string{sarama}},
-	"internal/kafkaconf": {others: []string{sarama}},
+	"outbox":               {module: []string{"schema", "internal/kafkaconf"}, others: []string{sarama, otel}},
+	"outbox/pgxoutbox":     {module: []string{"outbox"}, others: []string{pgx}},
+	"outbox/sqloutbox":     {module: []string{"outbox"}},
+	"outbox/bunoutbox":     {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
+	"outbox/outboxtest":    {module: []string{"outbox"}, others: []string{sarama}},
+	"internal/kafkaconf":   {others: []string{sarama}},
+	"internal/topicwindow": {module: []string{"internal/kafkaconf"}, others: []string{sarama}},
 
 	// forward writes messages to the outbox; it knows no driver and no client
 	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox"}},
@@ -95,7 +97,7 @@ var table = map[string]allowed{
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
 	"cmd/einmal": {
-		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "dedupstore/sqlstore", "forward", "outbox", "outbox/sqloutbox"},
+		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "dedupstore", "dedupstore/sqlstore", "forward", "internal/topicwindow", "outbox", "outbox/sqloutbox", "status"},
 		others: []string{pgx, "modernc.org/sqlite"},
 	},
 
@@ -113,7 +115,7 @@ var never = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/e
 // place in them.
 var withoutSarama = []string{
 	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go", "consumer/eventid_json.go", "consumer/eventid_cloudevents.go",
-	"consumer/chain.go", "consumer/window.go", "consumer/queue.go", "consumer/status.go",
+	"consumer/chain.go", "consumer/window.go", "consumer/queue.go", "consumer/status.go", "consumer/statusjson.go", "consumer/replay_rate.go",
 }
 
 // violations reads every Go file of the module that is no test, for whatever platform it is, and answers with a line for
