@@ -15,7 +15,7 @@ var (
 
 // Metrics of a Consumer, see consumer/consumermetrics.
 var (
-	ConsumerReady         = Instrument{"einmal.consumer.ready", "1", "1 while Consumer.Ready is true, else 0."}
+	ConsumerReady         = Instrument{"einmal.consumer.ready", "{consumer}", "1 while Consumer.Ready is true, else 0."}
 	ConsumerRebalances    = Instrument{"einmal.consumer.rebalances", "{rebalance}", "Assignments that came from the group."}
 	ConsumerShortSessions = Instrument{"einmal.consumer.short_sessions", "{session}", "Memberships that failed, or ended within 10 s."}
 	ConsumerPartitions    = Instrument{"einmal.consumer.partitions", "{partition}", "Partitions that this process holds."}
@@ -39,8 +39,8 @@ var (
 
 // Metrics of a Relay, see outbox/outboxmetrics.
 var (
-	OutboxRunning   = Instrument{"einmal.outbox.running", "1", "1 while the relay runs, else 0."}
-	OutboxPaused    = Instrument{"einmal.outbox.paused", "1", "1 while Kafka is away and nothing is claimed, else 0."}
+	OutboxRunning   = Instrument{"einmal.outbox.running", "{relay}", "1 while the relay runs, else 0."}
+	OutboxPaused    = Instrument{"einmal.outbox.paused", "{relay}", "1 while Kafka is away and nothing is claimed, else 0."}
 	OutboxBacklog   = Instrument{"einmal.outbox.backlog", "{event}", "Events in the table that wait; the same from each of its relays."}
 	OutboxOldestAge = Instrument{"einmal.outbox.oldest.age", "s", "Age of the oldest event that waits; the same from each relay."}
 	OutboxBlocked   = Instrument{"einmal.outbox.blocked", "{event}", "Events that can never be sent as they are; the same from each relay."}
