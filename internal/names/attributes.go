@@ -57,3 +57,16 @@ var (
 
 // TypeOf is the conventions' own rule for error.type: a method ErrorType, or the Go type.
 func TypeOf(err error) string { return semconv.ErrorType(err).Value.AsString() }
+
+// Attributes are the names of all.
+func Attributes() []string {
+	all := []attribute.Key{
+		System, OperationType, OperationName, Topic, Partition, Group, Offset, Tombstone, BodySize, BatchSize, MessageID, ErrorType, Stack, Table,
+		Consumer, Outcome, Attempt, Duplicate, Delay, Duration, Suppressed, TxOutcome, DeadKind, OutboxMode, SweepOutcome,
+	}
+	names := make([]string, len(all))
+	for i, key := range all {
+		names[i] = string(key)
+	}
+	return names
+}
