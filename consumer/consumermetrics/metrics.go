@@ -34,18 +34,37 @@ func Register(c *consumer.Consumer, cfg *Config) (stop func() error, err error) 
 		cfg = &Config{}
 	}
 	m := meter.New(cfg.MeterProvider, scope)
-	in := &instruments{
-		ready: m.Gauge(names.ConsumerReady), rebalances: m.ObservedCounter(names.ConsumerRebalances), short: m.ObservedCounter(names.ConsumerShortSessions),
-		assigned: m.ObservedCounter(names.ConsumerAssigned), drains: m.ObservedCounter(names.ConsumerDrains), cut: m.ObservedCounter(names.ConsumerDrainsCut),
-		outOfRange: m.ObservedCounter(names.ConsumerOutOfRange), drainTime: m.ObservedSeconds(names.ConsumerDrainTime), pausedTime: m.ObservedSeconds(names.ConsumerPausedTime),
-		partitions: m.Gauge(names.ConsumerPartitions), unreadable: m.Gauge(names.ConsumerUnreadable), paused: m.Gauge(names.ConsumerPaused),
-		lag: m.Gauge(names.ConsumerLag), held: m.Gauge(names.ConsumerHeld), heldSize: m.Gauge(names.ConsumerHeldSize),
-		inFlight: m.Gauge(names.ConsumerInFlight), parked: m.Gauge(names.ConsumerParked), gap: m.Gauge(names.ConsumerFrontierGap),
-		oldest: m.GaugeSeconds(names.ConsumerOldestAge), failing: m.GaugeSeconds(names.ConsumerFailingAge),
-		perPartition: cfg.PerPartition,
-	}
-	in.group = names.Group.String(c.Status().Group)
+	in := newInstruments(m, c.Status().Group, cfg.PerPartition)
 	return m.Observe(func(o metric.Observer) { in.observe(o, c.Status(), time.Now()) })
+}
+
+func newInstruments(m *meter.Maker, group string, perPartition bool) *instruments {
+	return &instruments{
+		group: names.Group.String(group), perPartition: perPartition,
+
+		ready:      m.Gauge(names.ConsumerReady),
+		rebalances: m.ObservedCounter(names.ConsumerRebalances),
+		short:      m.ObservedCounter(names.ConsumerShortSessions),
+
+		assigned:   m.ObservedCounter(names.ConsumerAssigned),
+		drains:     m.ObservedCounter(names.ConsumerDrains),
+		cut:        m.ObservedCounter(names.ConsumerDrainsCut),
+		outOfRange: m.ObservedCounter(names.ConsumerOutOfRange),
+		drainTime:  m.ObservedSeconds(names.ConsumerDrainTime),
+		pausedTime: m.ObservedSeconds(names.ConsumerPausedTime),
+
+		partitions: m.Gauge(names.ConsumerPartitions),
+		unreadable: m.Gauge(names.ConsumerUnreadable),
+		paused:     m.Gauge(names.ConsumerPaused),
+		lag:        m.Gauge(names.ConsumerLag),
+		held:       m.Gauge(names.ConsumerHeld),
+		heldSize:   m.Gauge(names.ConsumerHeldSize),
+		inFlight:   m.Gauge(names.ConsumerInFlight),
+		parked:     m.Gauge(names.ConsumerParked),
+		gap:        m.Gauge(names.ConsumerFrontierGap),
+		oldest:     m.GaugeSeconds(names.ConsumerOldestAge),
+		failing:    m.GaugeSeconds(names.ConsumerFailingAge),
+	}
 }
 
 type instruments struct {

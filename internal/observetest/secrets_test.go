@@ -48,7 +48,7 @@ func fullRun(w *world) {
 			return errors.New(secrets["error"])
 		}
 	}))
-	w.consume(cfg)
+	_, stop := w.consume(cfg)
 	event := func(do string) string { return fmt.Sprintf(`{"Do":%q,"Text":%q}`, do, secrets["payload"]) }
 	for i, value := range []string{
 		event("work"), event("work"), event("fail once"), event("panic"), event("sql"), event("permanent"), event("fail"), secrets["payload"],
@@ -61,7 +61,7 @@ func fullRun(w *world) {
 
 	r, _ := w.relay(func(*outbox.Config) {})
 	w.write(
-		outbox.Event{ID: "1", Topic: w.topic, Key: []byte(secrets["key"]), Payload: []byte(event("work")), Headers: []outbox.Header{{Key: "token", Value: []byte(secrets["header"])}}},
+		outbox.Event{ID: "1", Topic: w.topic, Key: []byte(secrets["key"]), Value: []byte(event("work")), Headers: []outbox.Header{{Key: "token", Value: []byte(secrets["header"])}}},
 	)
 	w.exec("insert into outbox_event (event_id, topic, partition_key, payload) values ('2', 'no such topic', $1, $2)", []byte(secrets["key"]), []byte(secrets["payload"]))
 	w.eventually("one is sent, one is blocked", func() bool { s := r.Status(); return s.Published == 1 && s.Blocked == 1 })
@@ -69,6 +69,7 @@ func fullRun(w *world) {
 	if err == nil {
 		w.Fatal("a table that is not there was swept")
 	}
+	stop() // so that all of a run is seen in lines, spans and metrics
 }
 
 // withPassword makes the pool that of a role of its own.
