@@ -228,7 +228,7 @@ var episodes = []episode{
 
 // TestEpisodes: each condition is provoked, each instrument of docs/metrics.md moves in one of them, with the attributes that stand there,
 // and each alert of docs/alerts fires at one.
-func TestEpisodes(t *testing.T) {
+func TestEpisodes(t *testing.T) { //nolint:tparallel // the subtest "each" waits for those that are parallel in it
 	t.Parallel()
 	seen := newMovements()
 	var rules ruleTest

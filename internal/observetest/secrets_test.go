@@ -111,7 +111,7 @@ func TestNoSecretShows(t *testing.T) {
 			t.Errorf("%s are only %q", where, text)
 		}
 		for what, secret := range secrets {
-			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret))[:12], fmt.Sprint([]byte(secret))} {
+			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret))[:12], fmt.Sprintf("%d", []byte(secret))} {
 				if at := strings.Index(text, form); at >= 0 {
 					t.Errorf("the %s is in the %s: ...%s...", what, where, text[max(0, at-300):min(len(text), at+100)])
 				}
