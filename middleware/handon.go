@@ -10,6 +10,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // HandOnConfig is what can be chosen about HandOn. Nil means all defaults.
@@ -132,21 +133,9 @@ func (h *handOn[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool,
 func (h *handOn[Tx]) log(ctx context.Context, often *seldom, level slog.Level, text string, msg *consumer.Message, err error) {
 	if n, ok := often.now(time.Now()); ok {
 		h.cfg.Logger.LogAttrs(ctx, level, text,
-			slog.String(string(keyTopic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(keyOffset), msg.Offset),
+			slog.String(string(names.Topic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(names.Offset), msg.Offset),
 			slog.String("error", cut(h.cfg.ErrorText(err, msg), maxErrorText)), slog.Int("messages", n))
 	}
-}
-
-// timedOnce calls the store and keeps the times of the steps.
-func timedOnce[Tx any](ctx context.Context, store dedupstore.Store[Tx], msg *consumer.Message, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error) {
-	res := &msg.Result
-	res.Begin, res.HandlerStart, res.HandlerEnd = time.Now(), time.Time{}, time.Time{}
-	defer func() { res.End = time.Now() }()
-	return store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
-		defer func() { res.HandlerEnd = time.Now() }()
-		res.HandlerStart = time.Now()
-		return fn(ctx, tx)
-	})
 }
 
 // staying is the error of a message that is to be handed on. It is found again in the next attempt's LastError.

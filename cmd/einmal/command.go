@@ -23,6 +23,8 @@ var commands = []command{
 	outboxShow,
 	outboxRetry,
 	outboxDiscard,
+	statusShow,
+	replayCheck,
 	version,
 }
 
