@@ -70,6 +70,7 @@ const (
 	LinkTracing    Link = iota + 1 // sees every attempt, and all that the inner links decided
 	LinkLogging                    // inside the span, so that its lines carry the trace
 	LinkDeadLetter                 // outside Retry, whose last word it acts on
+	LinkHandOn                     // outside Retry, on whose last word it acts, and inside DeadLetter, which takes what cannot be handed on
 	LinkCrashLoop                  // outside Retry: what it gives up has had its attempts, each of which ended the process
 	LinkRetry                      // outside what makes one attempt; once per chain
 	LinkRecover                    // inside Retry, so that a panic is a failed attempt

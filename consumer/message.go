@@ -59,6 +59,7 @@ type Result struct {
 	Duplicate bool  // the event was recorded before: the handler did not run
 	Dead      bool  // the message was written as a dead letter
 	DeadErr   error // why it was
+	HandedOn  error // why the message was handed on, to a retry topic for example: middleware.HandOn has done so; nil if it was not
 	Skipped   bool  // the message is not for this consumer: middleware.Filter has skipped it
 
 	// The steps of the dedup transaction, zero where a step was not reached: BEGIN and record lie between Begin and

@@ -41,7 +41,6 @@ const (
 	defaultDeadPerSecond = 10
 	deadBurst            = 10 * time.Second // so long it may take to write at once what has not been written before
 	deadWriteTimeout     = 10 * time.Second
-	deadLogEvery         = time.Minute
 )
 
 // deadRetry are the pauses between attempts to write a dead letter.
@@ -154,7 +153,7 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 		w.turn = d.turns.next(now)
 	}
 	if delay := w.turn.Sub(now); delay > 0 {
-		if n, ok := d.storm.now(now, deadLogEvery); ok {
+		if n, ok := d.storm.now(now); ok {
 			d.cfg.Logger.WarnContext(ctx, "einmal: dead letters come faster than DeadLetterConfig.PerSecond allows, messages wait for their turn",
 				slog.String(string(keyTopic), msg.Topic), slog.String(string(keyErrorType), errorType(err)), slog.Int("waited", n))
 		}
@@ -167,7 +166,7 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 		return err // it comes again
 	}
 	w.failures++
-	if n, ok := d.stuck.now(now, deadLogEvery); ok {
+	if n, ok := d.stuck.now(now); ok {
 		d.cfg.Logger.ErrorContext(ctx, "einmal: a dead letter cannot be written, the message stays",
 			slog.String(string(keyTopic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(keyOffset), msg.Offset),
 			slog.String("error", cut(d.cfg.ErrorText(w.own, msg), maxErrorText)), slog.Int("attempts", n))
@@ -227,14 +226,7 @@ func eventsOf(msg *consumer.Message, err error) []string {
 
 // once runs the transaction, and keeps the times of its steps.
 func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key dedupstore.Key, rec *deadletter.Record) (ran bool, err error) {
-	res := &msg.Result
-	res.Begin, res.HandlerStart, res.HandlerEnd = time.Now(), time.Time{}, time.Time{}
-	defer func() { res.End = time.Now() }()
-	return d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
-		defer func() { res.HandlerEnd = time.Now() }()
-		res.HandlerStart = time.Now()
-		return d.dead.Write(ctx, tx, rec)
-	})
+	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error { return d.dead.Write(ctx, tx, rec) })
 }
 
 func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {

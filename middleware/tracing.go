@@ -102,7 +102,7 @@ func (t *tracing) Handle(ctx context.Context, msg *consumer.Message) (err error)
 			if returned {
 				what = outcomeOf(ctx, msg, err)
 			}
-			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr))
+			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn))
 			t.children(inner, msg, returned && !rolledBack(err))
 		}
 		span.End()
@@ -158,7 +158,7 @@ func (t *tracing) describe(span trace.Span, msg *consumer.Message, what outcome,
 		attrs = append(attrs, keyMessageID.String(cut(msg.EventID, maxEventID)))
 	}
 	switch {
-	case err != nil:
+	case err != nil && what != outcomeNotDue:
 		attrs = append(attrs, keyErrorType.String(errorType(err)))
 	case what.isError():
 		attrs = append(attrs, keyErrorType.String(string(what)))

@@ -17,6 +17,7 @@ var commands = []command{
 	schemaCheck,
 	deadList,
 	deadShow,
+	deadRedrive,
 	deadDiscard,
 	outboxList,
 	outboxShow,

@@ -46,6 +46,22 @@ var table = map[string]allowed{
 	"internal/kafkaconf":   {others: []string{sarama}},
 	"internal/topicwindow": {module: []string{"internal/kafkaconf"}, others: []string{sarama}},
 
+	// forward writes messages to the outbox; it knows no driver and no client
+	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox"}},
+
+	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
+	"idempotency":                     {module: []string{"dedupstore"}},
+	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
+	"idempotency/internal/servertest": {},
+	"idempotency/internal/idemsql":    {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate"}},
+	"idempotency/pgxidempotency":      {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
+	"idempotency/sqlidempotency":      {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},
+	"idempotency/bunidempotency": {
+		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "schema"},
+		others: []string{bun},
+	},
+	"internal/sqlstate": {},
+
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
 	"dedupstore/memstore":   {module: []string{"dedupstore"}},
@@ -65,7 +81,7 @@ var table = map[string]allowed{
 	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it
-	"dedupstore/internal/record": {module: []string{"dedupstore", "schema"}},
+	"dedupstore/internal/record": {module: []string{"dedupstore", "schema", "internal/sqlstate"}},
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
@@ -80,7 +96,10 @@ var table = map[string]allowed{
 
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
-	"cmd/einmal": {module: []string{"schema", "deadletter", "deadletter/sqldeadletter", "outbox", "outbox/sqloutbox", "consumer", "dedupstore", "status", "internal/topicwindow"}, others: []string{pgx, "modernc.org/sqlite"}},
+	"cmd/einmal": {
+		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "dedupstore", "dedupstore/sqlstore", "forward", "outbox", "outbox/sqloutbox", "status", "internal/topicwindow"},
+		others: []string{pgx, "modernc.org/sqlite"},
+	},
 
 	"internal/...": {module: []string{"internal/..."}, others: []string{
 		sarama, pgx, "github.com/twmb/franz-go", "github.com/ory/dockertest/v3", "github.com/fergusstrange/embedded-postgres", "go.uber.org/goleak",

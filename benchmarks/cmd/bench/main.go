@@ -20,6 +20,7 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
        bench work [flags]      10 ms of work per message: by key, and without order
        bench stores [flags]    the stores alone, beside pgbench
        bench outbox [flags]    the outbox's relay, beside the plain loop; and how soon an event is sent
+       bench idempotency [flags]  requests with an Idempotency-Key, beside the same handler without it
        bench janitor [flags]   the full chain beside a janitor that works off a backlog
 `
 
@@ -30,6 +31,8 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"stores":  stores,
 	"outbox":  outboxBench,
 	"janitor": sweeps,
+
+	"idempotency": idempotencyBench,
 }
 
 func main() {
