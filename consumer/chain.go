@@ -32,6 +32,8 @@ type topic struct {
 
 	partitionMessages int // Limits.PartitionMessages for this topic
 
+	totals topicTotals
+
 	links     []Handler // all links of the chain and its branches
 	assignees []Assignee
 }
@@ -188,10 +190,10 @@ func checkOrder(outer Link, links []Handler) error {
 	return errors.Join(errs...)
 }
 
-const linkOrder = "Tracing, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
+const linkOrder = "Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
 
 func (l Link) once() bool {
-	return l == LinkRetry || l == LinkDeadLetter || l == LinkCrashLoop || l == LinkDedup
+	return l == LinkMetrics || l == LinkRetry || l == LinkDeadLetter || l == LinkHandOn || l == LinkCrashLoop || l == LinkDedup
 }
 
 // String returns the name of the middleware.
@@ -199,10 +201,14 @@ func (l Link) String() string {
 	switch l {
 	case LinkTracing:
 		return "Tracing"
+	case LinkMetrics:
+		return "Metrics"
 	case LinkLogging:
 		return "Logging"
 	case LinkDeadLetter:
 		return "DeadLetter"
+	case LinkHandOn:
+		return "HandOn"
 	case LinkCrashLoop:
 		return "CrashLoop"
 	case LinkRetry:

@@ -29,15 +29,15 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// partition returns the status of one partition, which the member must hold.
-func partition(t *testing.T, m *member, topic string, partition int32) consumer.PartitionStatus {
+// partition returns the status of a topic's partition 0, which the member must hold.
+func partition(t *testing.T, m *member, topic string) consumer.PartitionStatus {
 	t.Helper()
 	for _, p := range m.Status().Partitions {
-		if p.Topic == topic && p.Partition == partition {
+		if p.Topic == topic && p.Partition == 0 {
 			return p
 		}
 	}
-	t.Fatalf("%s[%d] is not held", topic, partition)
+	t.Fatalf("%s[0] is not held", topic)
 	return consumer.PartitionStatus{}
 }
 
@@ -184,7 +184,7 @@ func TestPartitionStatus(t *testing.T) {
 		t.Helper()
 		var got consumer.PartitionStatus
 		eventually(t, step, func() bool {
-			got = partition(t, m, topic, 0)
+			got = partition(t, m, topic)
 			f := got.Failing
 			if got.Held > 0 && (got.Bytes < 100*got.Held || got.OldestSince.Before(got.Assigned)) || got.Progress.Before(got.Assigned) {
 				t.Fatalf("%+v", got)
@@ -237,13 +237,13 @@ func TestFailingWhileItRunsAgain(t *testing.T) {
 		return h.Handle(ctx, msg)
 	})))
 	msg := receive(t, h.started)
-	p := partition(t, m, topic, 0)
+	p := partition(t, m, topic)
 	if p.Running != 1 || p.Failing == nil || p.Failing.Offset != 0 || p.Failing.Attempts != 2 || !p.Failing.Since.Equal(msg.FirstAttempt) {
 		t.Errorf("status %+v, failing %+v, first attempt at %v", p, p.Failing, msg.FirstAttempt)
 	}
 	close(h.release)
 	eventually(t, "both are finished", func() bool { return h.len() == 2 })
-	eventually(t, "nothing fails", func() bool { return partition(t, m, topic, 0).Failing == nil })
+	eventually(t, "nothing fails", func() bool { return partition(t, m, topic).Failing == nil })
 }
 
 // Snapshots under load: free of races, and each consistent in itself.
