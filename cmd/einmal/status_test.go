@@ -203,7 +203,7 @@ func TestStatusOfAService(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	defer func() {
 		stop()
-		_ = <-done // what became of it is another test's
+		<-done // what became of it is another test's
 	}()
 	url := serve(t, status.Handler(status.Sections{
 		"consumer": func(context.Context) (any, error) { return c.Status(), nil },
