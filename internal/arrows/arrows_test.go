@@ -44,6 +44,10 @@ var table = map[string]allowed{
 	"outbox/outboxtest":  {module: []string{"outbox"}, others: []string{sarama}},
 	"internal/kafkaconf": {others: []string{sarama}},
 
+	// calls made and served: nothing of consumer, no driver
+	"idempotency":                 {module: []string{"dedupstore"}},
+	"idempotency/idempotencytest": {module: []string{"idempotency"}},
+
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
 	"dedupstore/memstore":   {module: []string{"dedupstore"}},
