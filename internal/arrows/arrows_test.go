@@ -44,9 +44,17 @@ var table = map[string]allowed{
 	"outbox/outboxtest":  {module: []string{"outbox"}, others: []string{sarama}},
 	"internal/kafkaconf": {others: []string{sarama}},
 
-	// calls made and served: nothing of consumer, no driver
-	"idempotency":                 {module: []string{"dedupstore"}},
-	"idempotency/idempotencytest": {module: []string{"idempotency"}},
+	// idempotency's server has a contract of its own; its stores run in the dedup stores' transactions
+	"idempotency":                  {module: []string{"dedupstore"}},
+	"idempotency/idempotencytest":  {module: []string{"dedupstore", "idempotency"}},
+	"idempotency/internal/idemsql": {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate"}},
+	"idempotency/pgxidempotency":   {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
+	"idempotency/sqlidempotency":   {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},
+	"idempotency/bunidempotency": {
+		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "schema"},
+		others: []string{bun},
+	},
+	"internal/sqlstate": {},
 
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
@@ -67,7 +75,7 @@ var table = map[string]allowed{
 	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it
-	"dedupstore/internal/record": {module: []string{"dedupstore", "schema"}},
+	"dedupstore/internal/record": {module: []string{"dedupstore", "schema", "internal/sqlstate"}},
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
