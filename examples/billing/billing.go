@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/consumer"
-	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/examples/billing/story"
+	"github.com/einmal-go/einmal/idempotency"
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
@@ -74,7 +74,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		return err
 	}
 	b := &billing{
-		provider: &http.Client{Timeout: providerTimeout},
+		provider: newProviderClient(),
 		url:      *provider + "/charges",
 		events:   pgxoutbox.NewWriter(nil),
 		topic:    *payments,
@@ -99,10 +99,14 @@ type billing struct {
 }
 
 // charge is the handler. It knows nothing of Kafka, of repetitions or of crashes: the row, the event and the record that the order was
-// handled are committed together, once. The call is repeated if they are not; the provider knows it by its key.
+// handled are committed together, once. If they are not, the call is repeated with the same key, by which the
+// provider knows it.
 func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
-	key, _ := dedupstore.KeyFrom(ctx)
-	payment, err := b.pay(ctx, order, key.Event)
+	key, err := idempotency.KeyFor(ctx, "charge")
+	if err != nil {
+		return err
+	}
+	payment, err := b.pay(idempotency.WithKey(ctx, key), order)
 	if err != nil {
 		return err
 	}
@@ -119,11 +123,16 @@ func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
 	return b.events.Write(ctx, tx, outbox.Event{Topic: b.topic, Key: []byte(order.ID), Value: value})
 }
 
-// providerTimeout is how long an answer may take. A transaction is open meanwhile.
-const providerTimeout = 2 * time.Second
+// newProviderClient returns a client that repeats a call, with its key, until the answer is definite. A transaction is open meanwhile:
+// the budget is below what a drain takes (consumer.DefaultDrainTimeout), so that a call which has begun can end.
+func newProviderClient() *http.Client {
+	return &http.Client{Transport: idempotency.NewTransport(nil, &idempotency.TransportConfig{
+		RequireKey: true, AttemptTimeout: 2 * time.Second, Budget: 6 * time.Second, MinBackoff: 20 * time.Millisecond,
+	})}
+}
 
 // pay has the provider take the money, and returns the payment's id.
-func (b *billing) pay(ctx context.Context, order Order, key string) (id string, err error) {
+func (b *billing) pay(ctx context.Context, order Order) (id string, err error) {
 	body, err := json.Marshal(Payment{Reference: order.Reference, Cents: order.Cents})
 	if err != nil {
 		return "", err
@@ -133,20 +142,22 @@ func (b *billing) pay(ctx context.Context, order Order, key string) (id string, 
 		return "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", key)
+	req.SetBasicAuth("billing", "")
 	answer, err := b.provider.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("call the provider: %w", err)
+		return "", err // nobody knows whether it has paid: the next delivery asks with the same key
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusCreated {
-		return "", fmt.Errorf("the provider answered %s", answer.Status)
+	switch after, _ := idempotency.RetryAfter(answer); {
+	case answer.StatusCode == http.StatusCreated:
+		var payment Payment
+		err := json.NewDecoder(answer.Body).Decode(&payment)
+		return payment.ID, err
+	case idempotency.Again(answer):
+		return "", consumer.RetryAfter(max(after, time.Second), fmt.Errorf("the provider answered %s", answer.Status))
+	default:
+		return "", consumer.Permanent(fmt.Errorf("the provider refused the payment: %s", answer.Status))
 	}
-	var payment Payment
-	if err := json.NewDecoder(answer.Body).Decode(&payment); err != nil {
-		return "", fmt.Errorf("read the provider's answer: %w", err)
-	}
-	return payment.ID, nil
 }
 
 // run charges until ctx ends. Then it stops in this order: the consumer takes no more messages, finishes those in work within its

@@ -9,9 +9,9 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// connections is one for each message or request in work (four partitions, eight customers), one that a store leaves to the rest of the
+// connections is one for each message or request in work (four partitions, twelve customers), one that a store leaves to the rest of the
 // service, and room for more. pgx's own default is 4 on a small machine.
-const connections = 12
+const connections = 14
 
 func openPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(database)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/einmal-go/einmal/examples/billing/story"
+	"github.com/einmal-go/einmal/idempotency"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -53,34 +55,31 @@ func (p *publisher) publish(key string, event any) error {
 }
 
 // naiveOrders writes the order, and then publishes the event: two places, no transaction around both. It does not look at keys.
-type naiveOrders struct {
-	pool      *pgxpool.Pool
-	publisher *publisher
-}
-
-func newNaiveOrders(pool *pgxpool.Pool, addrs []string, topic string) (*naiveOrders, error) {
-	publisher, err := newPublisher(addrs, topic)
-	return &naiveOrders{pool, publisher}, err
-}
-
-func (n *naiveOrders) close() { _ = n.publisher.producer.Close() }
-
-func (n *naiveOrders) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	order := Order{}
-	if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
-		http.Error(w, "this is not JSON", http.StatusBadRequest)
-		return
-	}
-	order.ID = outbox.NewID()
-	_, err := n.pool.Exec(r.Context(), `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID, order.Reference, order.Cents)
-	if err == nil {
-		err = n.publisher.publish(order.ID, order)
-	}
+func naiveOrders(ctx context.Context, l net.Listener, pool *pgxpool.Pool, topic string, inside *story.Inside) error {
+	publisher, err := newPublisher(inside.Addrs(), topic)
 	if err != nil {
-		http.Error(w, "try again", http.StatusServiceUnavailable)
-		return
+		return err
 	}
-	w.WriteHeader(http.StatusCreated)
+	defer publisher.producer.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
+		var order Order
+		if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
+			http.Error(w, "this is not JSON", http.StatusBadRequest)
+			return
+		}
+		order.ID = outbox.NewID()
+		_, err := pool.Exec(r.Context(), `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID, order.Reference, order.Cents)
+		if err == nil {
+			err = publisher.publish(order.ID, order)
+		}
+		if err != nil {
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	return serve(ctx, l, inside.Answers(mux))
 }
 
 // naiveBilling calls, writes and publishes, one after the other. Each attempt has a new key.
@@ -90,12 +89,13 @@ func naiveBilling(ctx context.Context, t target, pool *pgxpool.Pool, b *billing,
 		return err
 	}
 	defer publisher.producer.Close()
+	b.provider = &http.Client{Transport: idempotency.NewTransport(nil, &idempotency.TransportConfig{Attempts: 1, AttemptTimeout: 2 * time.Second})}
 	return consumeNaively(ctx, t, inside, func(ctx context.Context, value []byte) error {
 		var order Order
 		if err := json.Unmarshal(value, &order); err != nil {
 			return err
 		}
-		payment, err := b.pay(ctx, order, outbox.NewID())
+		payment, err := b.pay(idempotency.WithKey(ctx, outbox.NewID()), order)
 		if err != nil {
 			return err
 		}

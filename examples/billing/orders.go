@@ -9,14 +9,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/einmal-go/einmal/examples/billing/story"
+	"github.com/einmal-go/einmal/idempotency"
+	"github.com/einmal-go/einmal/idempotency/pgxidempotency"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
 	"github.com/einmal-go/einmal/schema"
 )
 
 const ordersDoc = `
-billing orders is the order service: POST /orders writes an order, and the event that it is confirmed, in one transaction. It creates
-its tables where the database's search_path begins. Ctrl-C or SIGTERM drains it. The events wait for billing relay.`
+billing orders is the order service: POST /orders writes an order, and the event that it is confirmed, in one transaction. A request
+that comes again with its Idempotency-Key gets the answer that the first one got. It creates its tables where the database's search_path
+begins. Ctrl-C or SIGTERM drains it. The events wait for billing relay.`
 
 // orderTable has no unique constraint on reference: the database would let a request be two orders.
 const orderTable = `
@@ -60,21 +63,23 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer pool.Close()
-	if err := createTables(ctx, pool, orderTable, schema.Outbox); err != nil {
+	if err := createTables(ctx, pool, orderTable, schema.Outbox, schema.Idempotency); err != nil {
 		return err
 	}
 	notifier := pgxoutbox.NewNotifier(pool, "", 0)
 	defer notifier.Close()
 
-	s := &orders{events: pgxoutbox.NewWriter(nil), topic: t.topic}
-	place := http.Handler(inTx(pool, s.place))
 	if inside.IsNaive() {
-		naive, err := newNaiveOrders(pool, inside.Addrs(), t.topic)
-		if err != nil {
-			return err
-		}
-		defer naive.close()
-		place = naive
+		return naiveOrders(ctx, l, pool, t.topic, inside)
+	}
+	s := &orders{events: pgxoutbox.NewWriter(nil), topic: t.topic}
+	// A service with many customers says by Principal whose key it is.
+	place, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), s.place, idempotency.HandlerConfig{SingleTenant: true})
+	if err != nil {
+		return err
+	}
+	if err := place.Check(ctx); err != nil {
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", notifying(notifier, place))
@@ -89,13 +94,13 @@ type orders struct {
 
 // place writes the order and its event. It knows nothing of repetitions, of crashes or of Kafka.
 func (s *orders) place(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
-	order := Order{}
+	var order Order
 	if json.NewDecoder(r.Body).Decode(&order) != nil || order.Reference == "" || order.Cents <= 0 {
 		http.Error(w, `the body is not like {"reference": "yours", "cents": 700}`, http.StatusBadRequest)
 		return nil //nolint:nilerr // the client has been told
 	}
-	order.ID = "order-" + order.Reference
-	tag, err := tx.Exec(ctx, `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, order.ID, order.Reference, order.Cents)
+	order.ID = outbox.NewID()
+	_, err := tx.Exec(ctx, `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID, order.Reference, order.Cents)
 	if err != nil {
 		return err
 	}
@@ -103,10 +108,8 @@ func (s *orders) place(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r 
 	if err != nil {
 		return err
 	}
-	if tag.RowsAffected() > 0 {
-		if err := s.events.Write(ctx, tx, outbox.Event{Topic: s.topic, Key: []byte(order.ID), Value: value}); err != nil {
-			return err
-		}
+	if err := s.events.Write(ctx, tx, outbox.Event{Topic: s.topic, Key: []byte(order.ID), Value: value}); err != nil {
+		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)

@@ -10,7 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/einmal-go/einmal/examples/billing/story"
+	"github.com/einmal-go/einmal/idempotency"
+	"github.com/einmal-go/einmal/idempotency/pgxidempotency"
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/schema"
 )
 
 const providerDoc = `
@@ -22,7 +25,6 @@ drains it.`
 const paymentTable = `
 CREATE TABLE IF NOT EXISTS payment (
 	id        text   PRIMARY KEY,
-	key       text   NOT NULL UNIQUE,
 	reference text   NOT NULL,
 	cents     bigint NOT NULL
 )`
@@ -61,15 +63,29 @@ func providerCommand(ctx context.Context, args []string, stdout io.Writer) error
 		return err
 	}
 	defer pool.Close()
-	if err := createTables(ctx, pool, paymentTable); err != nil {
+	if err := createTables(ctx, pool, paymentTable, schema.Idempotency); err != nil {
 		return err
 	}
 	p := &provider{takes: *takes}
+	charge, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), p.charge, idempotency.HandlerConfig{Principal: account})
+	if err != nil {
+		return err
+	}
+	if err := charge.Check(ctx); err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /charges", inTx(pool, p.charge))
+	mux.Handle("POST /charges", charge)
 	return serve(ctx, l, inside.Answers(mux))
 }
 
+// account is whose keys a request's are: two shops may use the same one. A real provider looks at the password, too.
+func account(r *http.Request) (string, error) {
+	name, _, _ := r.BasicAuth()
+	return name, nil
+}
+
+// provider is what the service does with a request.
 type provider struct{ takes time.Duration }
 
 // charge takes the money. It knows nothing of repetitions.
@@ -80,9 +96,7 @@ func (p *provider) charge(ctx context.Context, tx pgx.Tx, w http.ResponseWriter,
 		return nil //nolint:nilerr // the client has been told
 	}
 	payment.ID = outbox.NewID()
-	err := tx.QueryRow(ctx, `INSERT INTO payment (id, key, reference, cents) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (key) DO UPDATE SET key = excluded.key RETURNING id`,
-		payment.ID, r.Header.Get("Idempotency-Key"), payment.Reference, payment.Cents).Scan(&payment.ID)
+	_, err := tx.Exec(ctx, `INSERT INTO payment (id, reference, cents) VALUES ($1, $2, $3)`, payment.ID, payment.Reference, payment.Cents)
 	if err != nil {
 		return err
 	}

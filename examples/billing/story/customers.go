@@ -12,16 +12,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/einmal-go/einmal/idempotency"
 )
 
 const (
-	customerCount = 8
+	// customerCount is how many order at a time. One whose two requests meet waits for a second.
+	customerCount = 12
 	// ahead is how many orders may be placed that no consumer has been given: the whole chain has work for the whole story.
 	ahead = 100
 	// patience is how long a customer waits for an answer.
 	patience = 5 * time.Second
-	// tryAgain is how long a customer waits before the next try.
+	// tryAgain is about how long a customer waits before the next try.
 	tryAgain = 20 * time.Millisecond
+	// insistence is how long a customer tries.
+	insistence = 2 * time.Minute
 )
 
 // customers place the orders, and do not give up.
@@ -31,12 +36,16 @@ type customers struct {
 	delivered *atomic.Int64 // orders that have reached a consumer
 	placed    atomic.Int64
 	sent      atomic.Int64 // HTTP requests
+	replayed  atomic.Int64 // answers that had been given before
 }
 
 // orderAll returns when each request has been answered as often as its customer wants.
 func (c *customers) orderAll(ctx context.Context) error {
-	c.client = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * customerCount}}
-	defer c.client.CloseIdleConnections()
+	connections := &http.Transport{MaxIdleConnsPerHost: 2 * customerCount}
+	defer connections.CloseIdleConnections()
+	c.client = &http.Client{Transport: idempotency.NewTransport(c.counting(connections), &idempotency.TransportConfig{
+		RequireKey: true, Attempts: 1000, Budget: insistence, AttemptTimeout: patience, MinBackoff: tryAgain, MaxBackoff: 10 * tryAgain,
+	})}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	queue := make(chan request)
@@ -80,43 +89,45 @@ func (c *customers) order(ctx context.Context, r request) error {
 	return errors.Join(c.insist(ctx, r), <-both)
 }
 
-// insist sends a request until it is answered.
+// insist sends a request until it is answered: the client does, with the same key each time.
 func (c *customers) insist(ctx context.Context, r request) error {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	for {
-		again, err := c.send(ctx, r, body)
-		if !again {
-			return err
-		}
-		if err := pause(ctx, tryAgain); err != nil {
-			return err
-		}
-	}
-}
-
-// send sends a request once, and reports whether it must be sent again: there was no answer, or one that says so.
-func (c *customers) send(ctx context.Context, r request, body []byte) (again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.story.sockets[ordersService].addr+"/orders", bytes.NewReader(body))
+	ctx = idempotency.WithKey(ctx, idempotency.Key("order", r.Reference))
+	url := "http://" + c.story.sockets[ordersService].addr + "/orders"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return false, err
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", r.Reference)
-	c.sent.Add(1)
 	answer, err := c.client.Do(req)
 	if err != nil {
-		return true, nil // that says nothing: the order may have been placed
+		return err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	switch {
-	case err != nil, answer.StatusCode >= http.StatusInternalServerError, answer.StatusCode == http.StatusConflict:
-		return true, nil
-	case answer.StatusCode != http.StatusCreated:
-		return false, fmt.Errorf("order %s was answered with %s: %s", r.Reference, answer.Status, text)
+	if err != nil {
+		return err
 	}
-	return false, nil
+	if answer.StatusCode != http.StatusCreated {
+		return fmt.Errorf("order %s was answered with %s: %s", r.Reference, answer.Status, text)
+	}
+	if answer.Header.Get(idempotency.ReplayedHeader) != "" {
+		c.replayed.Add(1)
+	}
+	return nil
 }
+
+// counting counts what is sent.
+func (c *customers) counting(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		c.sent.Add(1)
+		return next.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -20,7 +20,7 @@ func TestRequests(t *testing.T) {
 		for _, r := range requests {
 			repeated[r.again]++
 		}
-		if len(prices) != n || total(prices) < int64(n)*100 || repeated[twice] != (n+3)/5 || repeated[afterward] != (n+1)/5 {
+		if len(prices) != n || total(prices) < int64(n)*100 || repeated[twice] != (n+8)/10 || repeated[afterward] != (n+1)/5 {
 			t.Fatalf("%d requests for %d cents, repeated %v", len(prices), total(prices), repeated)
 		}
 	})

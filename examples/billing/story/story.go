@@ -109,7 +109,7 @@ func (s *Story) Tell(ctx context.Context) (f Figures, err error) {
 		return f, err
 	}
 	f, err = s.audit(ctx)
-	f.Kills, f.Sent = s.dead, int(s.customers.sent.Load())
+	f.Kills, f.Sent, f.Replayed = s.dead, int(s.customers.sent.Load()), int(s.customers.replayed.Load())
 	return f, err
 }
 

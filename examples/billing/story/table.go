@@ -12,6 +12,7 @@ type Figures struct {
 	Requests    int   // that customers made
 	Expected    int64 // cents that they cost
 	Sent        int   // HTTP requests to the order service
+	Replayed    int   // answers to them that had been given before
 	LostAnswers int   // of the order service and the provider, though all was committed
 	Deliveries  int   // times that a consumer was given a message
 	Duplicates  int   // of them: recognised by the dedup stores
@@ -74,6 +75,7 @@ func rows() []row {
 	list := []row{
 		number("requests", func(f Figures) int { return f.Requests }),
 		number("sent", func(f Figures) int { return f.Sent }),
+		number("answers replayed", func(f Figures) int { return f.Replayed }),
 		number("answers lost", func(f Figures) int { return f.LostAnswers }),
 		number("deliveries", func(f Figures) int { return f.Deliveries }),
 		number("duplicates", func(f Figures) int { return f.Duplicates }),

@@ -9,7 +9,7 @@ import (
 var (
 	right = Ledger{Rows: 1000, Cents: 9_949_503}
 	good  = Figures{
-		Requests: 1000, Sent: 1415, LostAnswers: 253, Deliveries: 2314, Duplicates: 295, Kills: 12,
+		Requests: 1000, Sent: 1415, Replayed: 411, LostAnswers: 253, Deliveries: 2314, Duplicates: 295, Kills: 12,
 		Ledgers: [4]Ledger{right, right, right, right}, Expected: 9_949_503,
 	}
 	bad = Figures{
@@ -21,6 +21,7 @@ var (
 const tableAlone = `
 requests                   1,000
 sent                       1,415
+answers replayed             411
 answers lost                 253
 deliveries                 2,314
 duplicates                   295
@@ -39,6 +40,7 @@ const tableSideBySide = `
                           einmal         plain
 requests                   1,000         1,000
 sent                       1,415         1,418
+answers replayed             411             0
 answers lost                 253           356
 deliveries                 2,314         3,661
 duplicates                   295             0
