@@ -76,6 +76,9 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	}
 	t.chain, t.links = links[0], allLinks(links)
 	for _, h := range t.links {
+		if _, checks := h.(Checker); checks && embedsConsumer(reflect.TypeOf(h)) {
+			return fmt.Errorf("the handler %T embeds *consumer.Consumer, whose Check becomes the handler's and would ask itself for ever: give the field a name", h)
+		}
 		if a, ok := h.(Assignee); ok {
 			t.assignees = append(t.assignees, a)
 		}
@@ -107,6 +110,23 @@ func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 func isNil(h Handler) bool {
 	v := reflect.ValueOf(h)
 	return (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
+}
+
+// embedsConsumer reports whether a type has the methods of a Consumer because that is embedded in it.
+func embedsConsumer(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && (f.Type == reflect.TypeFor[*Consumer]() || f.Type.Kind() == reflect.Struct && embedsConsumer(f.Type)) {
+			return true
+		}
+	}
+	return false
 }
 
 // same reports whether a and b are one and the same. Funcs cannot be compared; they have no methods that New asks for.

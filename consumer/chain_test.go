@@ -317,3 +317,36 @@ func TestOrderOfBranches(t *testing.T) {
 		}
 	}
 }
+
+// service is a handler that got the Consumer's methods by accident, Check among them.
+type service struct{ *consumer.Consumer }
+
+func (service) Handle(context.Context, *consumer.Message) error { return nil }
+
+type derived struct {
+	service
+	consumer.Topic
+}
+
+// ops has a Consumer and a Check of its own.
+type ops struct{ consumer *consumer.Consumer }
+
+func (*ops) Handle(context.Context, *consumer.Message) error { return nil }
+func (o *ops) Check(context.Context) error                   { _ = o.consumer; return nil }
+
+func TestEmbeddedConsumerIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, h := range []consumer.Handler{service{}, &service{}, derived{}, &derived{}} {
+		cfg := valid()
+		cfg.Topics = map[string]consumer.Topic{"orders": {Handler: h}}
+		_, err := consumer.New(cfg)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T embeds *consumer.Consumer", h)) || !strings.Contains(err.Error(), "give the field a name") {
+			t.Errorf("%T: New says %v", h, err)
+		}
+	}
+	cfg := valid()
+	cfg.Topics = map[string]consumer.Topic{"orders": {Handler: &ops{}}}
+	if _, err := consumer.New(cfg); err != nil {
+		t.Error(err)
+	}
+}

@@ -19,19 +19,17 @@ import (
 // Abort ends the start too: "It may be called at any time", "it ends Run as the end of its ctx does".
 func TestAbortDuringTheStart(t *testing.T) {
 	t.Parallel()
-	c, err := consumer.New(consumer.Config{Brokers: []string{"127.0.0.1:1"}, Group: "g", StartTimeout: 8 * time.Second,
+	c, err := consumer.New(consumer.Config{Brokers: []string{"127.0.0.1:1"}, Group: "g", StartTimeout: time.Hour,
 		Topics: map[string]consumer.Topic{"t": {Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	began := time.Now()
 	go func() { done <- c.Run(context.Background()) }()
-	time.Sleep(200 * time.Millisecond)
+	eventually(t, "it starts", func() bool { return c.Status().Phase == consumer.Starting })
 	c.Abort()
-	err = <-done
-	if d := time.Since(began); d > 3*time.Second || err != nil {
-		t.Errorf("Run returned after %v: %v", d, err)
+	if err := receive(t, done); err != nil {
+		t.Errorf("Run returned %v", err)
 	}
 }
 
@@ -67,8 +65,8 @@ func TestStuckHandlerOutlivesItsClaim(t *testing.T) {
 		if !errors.Is(first.err, consumer.ErrHandlersStuck) {
 			t.Errorf("Run returned %v", first.err)
 		}
-	case <-time.After(20 * time.Second):
-		t.Errorf("Run goes on although a handler has not returned for 20 s, limit 3 s + 3 s; ready %v %+v", first.Ready(), first.Status())
+	case <-time.After(time.Minute):
+		t.Errorf("Run goes on although a handler has not returned for a minute, limit 3 s + 3 s; ready %v %+v", first.Ready(), first.Status())
 	}
 }
 
@@ -143,8 +141,8 @@ func TestHookThatHangs(t *testing.T) {
 	go func() { _ = m.stop(); close(stopped) }()
 	select {
 	case <-stopped:
-	case <-time.After(15 * time.Second):
-		t.Error("Run has not returned 15 s after its ctx ended")
+	case <-time.After(time.Minute):
+		t.Error("Run has not returned a minute after its ctx ended")
 	}
 	close(release)
 	<-stopped

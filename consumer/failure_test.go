@@ -82,11 +82,7 @@ func TestStopReturnsTheError(t *testing.T) {
 		tp.OnFailure = consumer.Stop
 		cfg.Topics[topic] = tp
 		m := start(t, cfg)
-		select {
-		case <-m.done:
-		case <-time.After(30 * time.Second):
-			t.Fatal("Run goes on")
-		}
+		receive(t, m.done)
 		var stopped *consumer.StopError
 		if !errors.As(m.err, &stopped) || stopped.Topic != topic || stopped.Partition != 0 || stopped.Offset != 3 || !errors.Is(m.err, errHandler) {
 			t.Errorf("Run returned %v", m.err)

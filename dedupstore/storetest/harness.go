@@ -122,7 +122,7 @@ func (l *list) log(t testing.TB) {
 }
 
 // patience is how long a case waits for what must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // testCase is one case of the suite. The name begins with the number of the promise.
 type testCase[Tx any] struct {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/einmal-go/einmal/internal/servers"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
@@ -76,8 +74,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(envChild); text != "" {
 		os.Exit(childMain(text))
 	}
-	flag.Parse()
-	moreAtOnce()
+	serverstest.ParallelTests()
 	code := m.Run()
 	fmt.Print(results.String()) //nolint:forbidigo // it is for the reader of the tests' output
 	if started {
@@ -88,33 +85,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	if code == 0 {
-		code = leaks()
-	}
-	os.Exit(code)
-}
-
-// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for the group's
-// time-outs.
-func moreAtOnce() {
-	const parallel = "test.parallel"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
-	if !given {
-		_ = flag.Set(parallel, "6")
-	}
-}
-
-// leaks looks for goroutines of tests that passed.
-func leaks() int {
-	var err error
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
-		if err = goleak.Find(goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")); err == nil {
-			return 0
-		}
-	}
-	fmt.Fprintln(os.Stderr, "the tests passed and left goroutines behind:", err)
-	return 1
+	os.Exit(serverstest.Leaks(code))
 }
 
 // eventually asks until the answer is yes, and fails the test after d.

@@ -17,19 +17,8 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(envOrders); text != "" {
 		os.Exit(childMain(text))
 	}
-	flag.Parse()
-	moreAtOnce()
+	serverstest.ParallelTests()
 	serverstest.Main(m)
-}
-
-// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for leases.
-func moreAtOnce() {
-	const parallel = "test.parallel"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
-	if !given {
-		_ = flag.Set(parallel, "8")
-	}
 }
 
 func randomKills(t *testing.T) int {

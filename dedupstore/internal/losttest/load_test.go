@@ -95,7 +95,7 @@ func stop(t testing.TB, loads []*load) {
 		go func() { l.done.Wait(); close(finished) }()
 		select {
 		case <-finished:
-		case <-time.After(time.Minute):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("%s: %d of %d events are acknowledged", l.kind.name, l.acked.Load(), l.issued.Load())
 		}
 	}
