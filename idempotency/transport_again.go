@@ -45,10 +45,13 @@ func (c *TransportConfig) pause(n int, res *http.Response, r float64) time.Durat
 	wait := time.Duration(r * float64(limit))
 	if res != nil {
 		after, _ := RetryAfter(res)
-		wait += after
+		wait += min(after, farAway)
 	}
 	return wait
 }
+
+// farAway is longer than any call waits, and short enough to be added to.
+const farAway = 365 * 24 * time.Hour
 
 func draw() float64 { return rand.Float64() } //nolint:gosec // jitter
 

@@ -150,7 +150,7 @@ func (r readCloser) Close() error { return r.close() }
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string {
-	return fmt.Sprintf("no answer within %v", time.Duration(e).Round(time.Millisecond))
+	return fmt.Sprintf("no whole answer within %v: see TransportConfig.AttemptTimeout and Budget", time.Duration(e).Round(time.Millisecond))
 }
 func (timeoutError) Timeout() bool        { return true }
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

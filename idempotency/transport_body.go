@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,12 +24,22 @@ func newBody(req *http.Request, limit int64) (*body, error) {
 	case req.GetBody != nil:
 		return &body{first: req.Body, again: req.GetBody, length: req.ContentLength}, nil
 	}
-	defer closeBody(req)
-	data, err := readUpTo(req.Body, limit)
+	data, err := keep(req, limit)
 	if err != nil {
 		return nil, err
 	}
 	return &body{again: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, length: int64(len(data))}, nil
+}
+
+// keep reads the body, and closes it. The end of the request's context ends a body that does not come.
+func keep(req *http.Request, limit int64) ([]byte, error) {
+	stop := context.AfterFunc(req.Context(), func() { closeBody(req) })
+	data, err := readUpTo(req.Body, limit)
+	if !stop() {
+		return nil, context.Cause(req.Context())
+	}
+	closeBody(req)
+	return data, err
 }
 
 func readUpTo(r io.Reader, limit int64) ([]byte, error) {

@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -112,6 +113,27 @@ func TestABodyThatCannotBeRead(t *testing.T) {
 	req.GetBody = func() (io.ReadCloser, error) { return nil, errRead }
 	if _, err := clientOf(t, quick()).Do(req); !errors.Is(err, errRead) { //nolint:bodyclose // there is none
 		t.Errorf("%v, want GetBody's error", err)
+	}
+}
+
+func TestABodyThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("the drain is over")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r, w := io.Pipe()
+	defer w.Close()
+	provider := failing()
+	req := post(ctx, serve(t, provider), "key-1", "")
+	req.Body, req.GetBody, req.ContentLength = r, nil, -1
+	go func() {
+		_, _ = io.WriteString(w, "half a")
+		cancel(cause)
+	}()
+	if _, err := clientOf(t, quick()).Do(req); !errors.Is(err, cause) { //nolint:bodyclose // there is none
+		t.Errorf("%v, want the context's cause", err)
+	}
+	if n := len(provider.Calls()); n != 0 {
+		t.Errorf("%d calls were made with a part of the body", n)
 	}
 }
 

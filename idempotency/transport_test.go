@@ -32,7 +32,7 @@ func fresh(t *testing.T) *http.Transport {
 	return base
 }
 
-func serve(t *testing.T, h http.Handler) string {
+func serve(t testing.TB, h http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)

@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -101,15 +102,17 @@ func TestAWaitThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		budget, deadline, clientTimeout time.Duration
+		date                            string
 	}{
 		"budget":         {budget: 10 * time.Second},
-		"deadline":       {budget: time.Hour, deadline: 10 * time.Second},
-		"client timeout": {budget: time.Hour, clientTimeout: 10 * time.Second},
+		"far away":       {budget: time.Hour, date: "Fri, 31 Dec 9999 23:59:59 GMT"},
+		"deadline":       {budget: 24 * time.Hour, deadline: 10 * time.Second},
+		"client timeout": {budget: 24 * time.Hour, clientTimeout: 10 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			base := &answering{}
 			base.answer = func(int, *http.Request) (*http.Response, error) {
-				return base.response(503, "Retry-After", "3600"), nil
+				return base.response(503, "Retry-After", cmp.Or(tc.date, "3600")), nil
 			}
 			ctx := t.Context()
 			if tc.deadline > 0 {
