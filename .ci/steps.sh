@@ -103,6 +103,12 @@ vulnerabilities() {
 	return "$rc"
 }
 
+# alerts: the rules for Prometheus, with the tests of their thresholds
+alerts() {
+	promtool check rules docs/alerts/einmal.rules.yml
+	promtool test rules docs/alerts/einmal.rules.test.yml
+}
+
 benchmarks() {
 	cd benchmarks || return
 	go build ./...
@@ -157,7 +163,7 @@ on_real_servers() {
 	. "$work/servers.env"
 	used=$(new_servers_log)
 	EINMAL_CRASH_KILLS=200 EINMAL_CHURN=60s EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 \
-		EINMAL_REQUIRE_INSTANCE=1 EINMAL_LOST_CRASHES=20 EINMAL_LOST_FAILOVERS=3 \
+		EINMAL_REQUIRE_INSTANCE=1 EINMAL_REQUIRE_PROMTOOL=1 EINMAL_LOST_CRASHES=20 EINMAL_LOST_FAILOVERS=3 \
 		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on -p "$packages_at_once" -json ./... |
 		tee "$log/race.json" | "$work/bin/testreport" -skips "$ci/skips" -slowest 25
 	cat "$log/servers.log"

@@ -32,6 +32,8 @@ type topic struct {
 
 	partitionMessages int // Limits.PartitionMessages for this topic
 
+	totals topicTotals
+
 	links     []Handler // all links of the chain and its branches
 	assignees []Assignee
 }
@@ -189,10 +191,10 @@ func checkOrder(outer Link, links []Handler) error {
 	return errors.Join(errs...)
 }
 
-const linkOrder = "Tracing, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
+const linkOrder = "Tracing, Metrics, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
 
 func (l Link) once() bool {
-	return l == LinkRetry || l == LinkDeadLetter || l == LinkCrashLoop || l == LinkDedup
+	return l == LinkMetrics || l == LinkRetry || l == LinkDeadLetter || l == LinkCrashLoop || l == LinkDedup
 }
 
 // String returns the name of the middleware.
@@ -200,6 +202,8 @@ func (l Link) String() string {
 	switch l {
 	case LinkTracing:
 		return "Tracing"
+	case LinkMetrics:
+		return "Metrics"
 	case LinkLogging:
 		return "Logging"
 	case LinkDeadLetter:

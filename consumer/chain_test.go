@@ -15,12 +15,12 @@ import (
 )
 
 var allLinks = []consumer.Link{
-	consumer.LinkTracing, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkCrashLoop, consumer.LinkRetry,
+	consumer.LinkTracing, consumer.LinkMetrics, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkCrashLoop, consumer.LinkRetry,
 	consumer.LinkRecover, consumer.LinkTimeout, consumer.LinkDedup,
 }
 
 func oncePerChain(l consumer.Link) bool {
-	return l == consumer.LinkDeadLetter || l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
+	return l == consumer.LinkMetrics || l == consumer.LinkDeadLetter || l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
 }
 
 // linked is a link with a place in the chain.
@@ -101,7 +101,7 @@ func refusedOrder(t *testing.T, err error, outside, inside consumer.Link) {
 		return
 	}
 	want := fmt.Sprintf("%v stands inside %v: put it outside", inside, outside)
-	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) || !strings.Contains(all[0].Problem, "Tracing, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup") {
+	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) || !strings.Contains(all[0].Problem, "Tracing, Metrics, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup") {
 		t.Errorf("says %q, want %q and the order", all[0], want)
 	}
 }

@@ -22,8 +22,10 @@ const (
 // Status is a snapshot of a Consumer.
 type Status struct {
 	Phase      Phase
+	Group      string            // Config.Group
 	NotReady   string            // why Ready is false, empty if it is true
 	Partitions []PartitionStatus // those that this process holds, by topic and partition
+	Totals     Totals            // since New, by topic
 }
 
 // PartitionStatus is a snapshot of one partition, taken at one instant.
@@ -53,13 +55,14 @@ type PartitionStatus struct {
 
 // Status returns a snapshot: for a readiness probe, a page, a test. It may be called at any time, from any goroutine.
 func (c *Consumer) Status() Status {
-	s := Status{Phase: c.currentPhase()}
+	s := Status{Phase: c.currentPhase(), Group: c.cfg.Group}
 	for _, cl := range c.allClaims() {
 		s.Partitions = append(s.Partitions, cl.status())
 	}
 	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
+	s.Totals = c.totals()
 	s.NotReady = s.notReady(time.Now(), c.cfg.StallTimeout)
 	return s
 }

@@ -106,18 +106,36 @@ func (cl *claim) judge(it *item, err error) *Failing {
 	if f == nil {
 		return nil
 	}
-	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int("attempt", f.Attempts), slog.Any("error", err))
-	_, asked := Delay(err)
-	switch {
-	case asked:
-		cl.run.log.Debug("einmal: a message is parked until its next attempt", append(attrs, slog.Duration("delay", f.delay))...)
-	case f.RetryAt.IsZero():
-		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
-		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: err})
-	default:
-		cl.run.log.Warn("einmal: a message failed, what is ordered behind it waits", append(attrs, slog.Duration("delay", f.delay))...)
+	cl.logFailed(f, it.current.msg.Result.Logged)
+	if f.RetryAt.IsZero() {
+		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: f.Err})
 	}
 	return f
+}
+
+// logFailed writes the line about a failed attempt, unless a link of the chain has: one failure is one line. That the Consumer stops
+// is a line of its own, without the error that the other one has.
+func (cl *claim) logFailed(f *Failing, logged bool) {
+	stops := f.RetryAt.IsZero()
+	if logged && !stops {
+		return
+	}
+	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int(attrAttempt, f.Attempts))
+	if !stops {
+		attrs = append(attrs, slog.Float64(attrDelay, f.delay.Seconds()))
+	}
+	if !logged {
+		attrs = append(attrs, slog.Any("error", f.Err))
+	}
+	_, asked := Delay(f.Err)
+	switch {
+	case stops:
+		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
+	case asked:
+		cl.run.log.Debug("einmal: a message is parked until its next attempt", attrs...)
+	default:
+		cl.run.log.Warn("einmal: a message failed, what is ordered behind it waits", attrs...)
+	}
 }
 
 // runningItems is the set of items in work.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -13,6 +14,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // DeadLetterConfig is what can be chosen about DeadLetter. Nil means all defaults.
@@ -156,7 +158,7 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 	if delay := w.turn.Sub(now); delay > 0 {
 		if n, ok := d.storm.now(now, deadLogEvery); ok {
 			d.cfg.Logger.WarnContext(ctx, "einmal: dead letters come faster than DeadLetterConfig.PerSecond allows, messages wait for their turn",
-				slog.String(string(keyTopic), msg.Topic), slog.String(string(keyErrorType), errorType(err)), slog.Int("waited", n))
+				slog.String(string(names.Topic), msg.Topic), slog.String(string(names.ErrorType), errorType(err)), slog.Int("waited", n))
 		}
 		return consumer.RetryAfter(delay, w)
 	}
@@ -169,7 +171,7 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 	w.failures++
 	if n, ok := d.stuck.now(now, deadLogEvery); ok {
 		d.cfg.Logger.ErrorContext(ctx, "einmal: a dead letter cannot be written, the message stays",
-			slog.String(string(keyTopic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(keyOffset), msg.Offset),
+			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))), slog.Int64(string(names.Offset), msg.Offset),
 			slog.String("error", cut(d.cfg.ErrorText(w.own, msg), maxErrorText)), slog.Int("attempts", n))
 	}
 	ceiling := deadRetry.ceiling(w.failures)
@@ -187,6 +189,7 @@ func (d *deadLetter[Tx]) write(ctx context.Context, msg *consumer.Message, kind 
 	for _, event := range eventsOf(msg, err) {
 		key := dedupstore.Key{Consumer: msg.Consumer, Event: event}
 		ran, own := d.once(ctx, msg, key, d.record(ctx, msg, key, kind, err))
+		countTransaction(&msg.Result, own)
 		switch {
 		case own == nil && ran:
 			msg.Result.Dead, msg.Result.DeadErr, msg.Result.Duplicate = true, err, false

@@ -136,13 +136,34 @@ func (d *dedup[Tx]) refuse(msg *consumer.Message) error {
 func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, err error) {
 	key := dedupstore.Key{Consumer: msg.Consumer, Event: msg.EventID}
 	res := &msg.Result
-	defer func() { res.End = time.Now() }() // after a panic too
+	err = errPanicked
+	defer func() { // after a panic too
+		res.End = time.Now()
+		countTransaction(res, err)
+	}()
 	res.Begin = time.Now()
-	return d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
+	ran, err = d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
 		defer func() { res.HandlerEnd = time.Now() }()
 		res.HandlerStart = time.Now()
 		return d.h(ctx, tx, msg)
 	})
+	return ran, err
+}
+
+// errPanicked stands for the error of a call that a panic, or runtime.Goexit, has left.
+var errPanicked = errors.New("panicked")
+
+// countTransaction notes how the transaction ended.
+func countTransaction(res *consumer.Result, err error) {
+	t := &res.Transactions
+	switch {
+	case err == nil:
+		t.Committed++
+	case errors.Is(err, dedupstore.ErrOutcomeUnknown):
+		t.Unknown++
+	default:
+		t.RolledBack++
+	}
 }
 
 // classify makes errors of the store permanent that no further attempt can cure.

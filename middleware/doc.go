@@ -3,6 +3,7 @@
 //	     Config.Middleware, then Topic.Middleware; the first in the list is the outermost
 //	┌────────────────────────────────────────────────────────────────────────────────────────┐
 //	│ Tracing     outermost: one span per attempt, which knows what all inner links decided  │
+//	│ Metrics     inside the span, so that an exemplar leads to it                           │
 //	│ Logging     inside the span, so that its lines carry the trace                         │
 //	│ DeadLetter  outside Retry: it acts on Retry's last word, GaveUp, and on Permanent      │
 //	│ CrashLoop   outside Retry: it gives up what has ended the process before               │
@@ -17,7 +18,7 @@
 //	└────────────────────────────────────────────────────────────────────────────────────────┘
 //
 // Every link may be left out, and others may stand anywhere between them. consumer.New refuses a chain in which these stand in
-// another order, or in which DeadLetter, CrashLoop, Retry or Dedup stand twice; consumer.Linker tells it where a link belongs. Dedup is
+// another order, or in which Metrics, DeadLetter, CrashLoop, Retry or Dedup stand twice; consumer.Linker tells it where a link belongs. Dedup is
 // not in a list because it is a Handler: it takes a function with a transaction, whose type must be that of the store.
 //
 // A failure travels from the inside to the outside: Dedup makes one attempt and rolls back; Recover makes an error of a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // FilterConfig is what can be chosen about Filter. Nil means all defaults.
@@ -69,7 +70,7 @@ func (f *filter) Handle(ctx context.Context, msg *consumer.Message) error {
 	}
 	if n, ok := f.skipped.now(time.Now(), filterLogEvery); ok {
 		f.cfg.Logger.InfoContext(ctx, "einmal: skipped messages that are not for this consumer",
-			slog.String(string(keyTopic), msg.Topic), slog.String(string(keyConsumer), msg.Consumer), slog.Int("skipped", n))
+			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Consumer), msg.Consumer), slog.Int("skipped", n))
 	}
 	return nil
 }

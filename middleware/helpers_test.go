@@ -124,6 +124,7 @@ func TestLinks(t *testing.T) {
 		consumer.LinkTimeout:    middleware.Timeout(1)(returning(nil)),
 		consumer.LinkLogging:    middleware.Logging(nil, nil)(returning(nil)),
 		consumer.LinkTracing:    middleware.Tracing(nil)(returning(nil)),
+		consumer.LinkMetrics:    middleware.Metrics(nil)(returning(nil)),
 	} {
 		if l, ok := h.(consumer.Linker); !ok || l.Link() != want {
 			t.Errorf("%T says it is not %v", h, want)

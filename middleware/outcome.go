@@ -10,6 +10,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // outcome is what became of one attempt, in the words that log lines and spans share.
@@ -95,7 +96,7 @@ func errorType(err error) string {
 	if class := dedupstore.ClassOf(err); class != dedupstore.Unclassified {
 		return class.String()
 	}
-	return cut(typeOfError(cause(err)), 128)
+	return cut(names.TypeOf(cause(err)), 128)
 }
 
 // cause unwraps err as long as its type says nothing: control errors, and types whose name is not exported, such as those of

@@ -167,6 +167,8 @@ func (st step) handle(ctx context.Context, m *consumer.Message) error {
 func sumUp(sum *consumer.Result, res consumer.Result) {
 	sum.Dead, sum.DeadErr = sum.Dead || res.Dead, cmp.Or(sum.DeadErr, res.DeadErr)
 	sum.Skipped = sum.Skipped || res.Skipped
+	sum.Logged = res.Logged // of the step that has failed, if one has
+	sum.Transactions.Add(res.Transactions)
 	first := func(t *time.Time, other time.Time) {
 		if t.IsZero() {
 			*t = other

@@ -73,7 +73,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		pool.Close()
 		return err
 	}
-	b := &billing{
+	b := &billing{pool: pool,
 		provider: newProviderClient(),
 		url:      *provider + "/charges",
 		events:   pgxoutbox.NewWriter(nil),
@@ -96,6 +96,7 @@ type billing struct {
 	url      string
 	events   *pgxoutbox.Writer
 	topic    string
+pool *pgxpool.Pool
 }
 
 // charge is the handler. It knows nothing of Kafka, of repetitions or of crashes: the row, the event and the record that the order was
@@ -111,7 +112,7 @@ func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
 		return err
 	}
 	charge := Charge{OrderID: order.ID, Reference: order.Reference, Cents: order.Cents, PaymentID: payment}
-	_, err = tx.Exec(ctx, `INSERT INTO charge (order_id, reference, cents, payment_id) VALUES ($1, $2, $3, $4)`,
+	_, err = b.pool.Exec(ctx, `INSERT INTO charge (order_id, reference, cents, payment_id) VALUES ($1, $2, $3, $4)`,
 		charge.OrderID, charge.Reference, charge.Cents, charge.PaymentID)
 	if err != nil {
 		return err

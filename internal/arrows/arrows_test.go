@@ -33,11 +33,11 @@ var table = map[string]allowed{
 	"janitor":                {module: []string{"schema"}},
 	"consumer":               {module: []string{"offsets", "internal/kafkaconf"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
-	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore"}, others: []string{otel}},
+	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore", "internal/meter", "internal/names"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
-	"outbox":             {module: []string{"schema", "internal/kafkaconf"}, others: []string{sarama, otel}},
+	"outbox":             {module: []string{"schema", "internal/kafkaconf", "internal/names"}, others: []string{sarama, otel}},
 	"outbox/pgxoutbox":   {module: []string{"outbox"}, others: []string{pgx}},
 	"outbox/sqloutbox":   {module: []string{"outbox"}},
 	"outbox/bunoutbox":   {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
@@ -55,6 +55,13 @@ var table = map[string]allowed{
 		others: []string{bun},
 	},
 	"internal/sqlstate": {},
+
+	// what measures one part by its Status: nobody else knows both that part and OpenTelemetry's metrics
+	"consumer/consumermetrics": {module: []string{"consumer", "internal/meter", "internal/names"}, others: []string{otel}},
+	"outbox/outboxmetrics":     {module: []string{"outbox", "internal/meter", "internal/names"}, others: []string{otel}},
+	"janitor/janitormetrics":   {module: []string{"janitor", "internal/meter", "internal/names"}, others: []string{otel}},
+	"internal/meter":           {module: []string{"internal/names"}, others: []string{otel}},
+	"internal/names":           {others: []string{otel}},
 
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
@@ -230,6 +237,9 @@ func TestBrokenArrowsAreFound(t *testing.T) {
 		"dedupstore/memstore/x.go:testing":                                               "name ends with test",
 		"dedupstore/storetest/x.go:testing":                                              "",
 		"consumer/x.go:github.com/IBM/sarama":                                            "",
+		"consumer/x.go:go.opentelemetry.io/otel/metric":                                  "may not depend on this module",
+		"consumer/consumermetrics/x.go:go.opentelemetry.io/otel/sdk/metric":              "choose an SDK",
+		"consumer/consumermetrics/x.go:github.com/einmal-go/einmal/outbox":               "points the other way",
 		"consumer/message.go:github.com/IBM/sarama":                                      "nothing of Kafka's client",
 		"consumer/x.go:github.com/einmal-go/einmal/middleware":                           "points the other way",
 		"consumer/x.go:github.com/einmal-go/einmal/internal/servers":                     "points the other way",
