@@ -54,6 +54,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 	t.addDatabase(fs)
 	t.addTopic(fs, "orders.confirmed")
 	t.addGroup(fs, "billing-service")
+	opsAddr := addOps(fs)
 	payments := fs.String("payments", "payments.charged", "`topic` of what was charged, which must exist")
 	provider := fs.String("provider", "http://127.0.0.1:8082", "`URL` of the provider")
 	if err := t.parse(fs, args, stdout); err != nil {
@@ -64,6 +65,11 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		return err
 	}
 	defer inside.Leave()
+	o, err := openOps(ctx, "billing", *opsAddr)
+	if err != nil {
+		return err
+	}
+	defer o.start(ctx)()
 
 	pool, err := openPool(ctx, t.database)
 	if err != nil {
@@ -73,7 +79,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		pool.Close()
 		return err
 	}
-	b := &billing{pool: pool,
+	b := &billing{
 		provider: newProviderClient(),
 		url:      *provider + "/charges",
 		events:   pgxoutbox.NewWriter(nil),
@@ -83,7 +89,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		defer pool.Close()
 		return naiveBilling(ctx, t, pool, b, inside)
 	}
-	err = b.run(ctx, t, pool, inside)
+	err = b.run(ctx, t, pool, o, inside)
 	if !errors.Is(err, consumer.ErrHandlersStuck) { // a handler that does not return holds a connection, for which Close would wait
 		pool.Close()
 	}
@@ -96,7 +102,6 @@ type billing struct {
 	url      string
 	events   *pgxoutbox.Writer
 	topic    string
-pool *pgxpool.Pool
 }
 
 // charge is the handler. It knows nothing of Kafka, of repetitions or of crashes: the row, the event and the record that the order was
@@ -112,7 +117,7 @@ func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
 		return err
 	}
 	charge := Charge{OrderID: order.ID, Reference: order.Reference, Cents: order.Cents, PaymentID: payment}
-	_, err = b.pool.Exec(ctx, `INSERT INTO charge (order_id, reference, cents, payment_id) VALUES ($1, $2, $3, $4)`,
+	_, err = tx.Exec(ctx, `INSERT INTO charge (order_id, reference, cents, payment_id) VALUES ($1, $2, $3, $4)`,
 		charge.OrderID, charge.Reference, charge.Cents, charge.PaymentID)
 	if err != nil {
 		return err
@@ -127,7 +132,7 @@ func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
 // newProviderClient returns a client that repeats a call, with its key, until the answer is definite. A transaction is open meanwhile:
 // the budget is below what a drain takes (consumer.DefaultDrainTimeout), so that a call which has begun can end.
 func newProviderClient() *http.Client {
-	return &http.Client{Transport: idempotency.NewTransport(nil, &idempotency.TransportConfig{
+	return &http.Client{Transport: idempotency.NewTransport(tracedTransport{http.DefaultTransport}, &idempotency.TransportConfig{
 		RequireKey: true, AttemptTimeout: 2 * time.Second, Budget: 6 * time.Second, MinBackoff: 20 * time.Millisecond,
 	})}
 }
@@ -163,13 +168,32 @@ func (b *billing) pay(ctx context.Context, order Order) (id string, err error) {
 
 // run charges until ctx ends. Then it stops in this order: the consumer takes no more messages, finishes those in work within its
 // budget (consumer.Config.DrainTimeout), and leaves the group; the relay finishes its batch. The caller closes the pool after that.
-func (b *billing) run(ctx context.Context, t target, pool *pgxpool.Pool, inside *story.Inside) error {
+func (b *billing) run(ctx context.Context, t target, pool *pgxpool.Pool, o *ops, inside *story.Inside) error {
 	relayPool, err := openPool(ctx, t.database) // of its own: a service that uses up its pool must not stop its relay
 	if err != nil {
 		return err
 	}
 	defer relayPool.Close()
 	relay, err := outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(relayPool), Brokers: t.addrs()})
+	if err != nil {
+		return err
+	}
+	c, err := consumer.New(consumer.Config{
+		Brokers: t.addrs(),
+		Group:   t.group,
+		Middleware: append(inside.Links(), waking(relay),
+			middleware.Tracing(oneTrace), middleware.Metrics(&middleware.MetricsConfig{MeterProvider: o.meters()})),
+		Topics: map[string]consumer.Topic{
+			t.topic: {
+				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
+				Handler:    middleware.Dedup(pgxstore.New(pool, nil), consumer.JSONTx(b.charge), nil),
+			},
+		},
+		Sarama: inside.Hurry(),
+	})
+	if err == nil {
+		err = errors.Join(o.addRelay(relay), o.addConsumer(c))
+	}
 	if err != nil {
 		return err
 	}
@@ -182,21 +206,14 @@ func (b *billing) run(ctx context.Context, t target, pool *pgxpool.Pool, inside 
 		relayed <- relay.Run(relayCtx)
 		stop() // a service whose events are not sent must not go on as if they were
 	}()
-	err = consumer.Run(ctx, consumer.Config{
-		Brokers:    t.addrs(),
-		Group:      t.group,
-		Middleware: append(inside.Links(), waking(relay)),
-		Topics: map[string]consumer.Topic{
-			t.topic: {
-				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
-				Handler:    middleware.Dedup(pgxstore.New(pool, nil), consumer.JSONTx(b.charge), nil),
-			},
-		},
-		Sarama: inside.Hurry(),
-	})
+	err = c.Run(ctx)
 	stopRelay()
 	return errors.Join(err, <-relayed)
 }
+
+// oneTrace has a message's spans in the trace of the request that it comes from. By default they are linked to it: an event may be
+// replayed when its trace has long been closed.
+var oneTrace = &middleware.TracingConfig{Parent: true}
 
 // waking wakes the relay when a message has been handled: its transaction is committed then.
 func waking(relay *outbox.Relay) consumer.Middleware {

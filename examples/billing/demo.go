@@ -34,12 +34,20 @@ func storyCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.DurationVar(&s.Work, "work", 3*time.Millisecond, "how long the provider takes for a payment")
 	fs.BoolVar(&s.Naive, "naive", false, "tell the story of plain services that commit, publish and call as they can, and show the damage")
 	fs.BoolVar(&s.Compare, "compare", false, "tell both stories, and show them side by side")
+	shown := fs.Bool("serve", false, "keep the story going until Ctrl-C, and show it at -listen: a page, /metrics, /readyz, /livez; it is counted then")
+	addr := fs.String("listen", "127.0.0.1:8080", "`host:port` for -serve")
 	verbose := fs.Bool("v", false, "show what the processes log")
 	if err := parse(fs, args, stdout); err != nil {
 		return err
 	}
 	if err := errors.Join(inRange(fs, "n", s.Orders, 1, 100_000), inRange(fs, "kills", s.Kills, 0, 1000), isPart(fs, "drop", s.Drop)); err != nil {
 		return err
+	}
+	if *shown {
+		s.Serve = *addr
+		if s.Naive || s.Compare {
+			return wrongUsage("billing: -serve shows the story of einmal alone: leave out -naive and -compare")
+		}
 	}
 	s.Seed = cmp.Or(s.Seed, story.RandomSeed())
 	if *verbose {

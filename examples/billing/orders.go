@@ -44,6 +44,7 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	addr := addListen(fs, "127.0.0.1:8081")
 	t.addDatabase(fs)
 	t.addTopic(fs, "orders.confirmed")
+	opsAddr := addOps(fs)
 	if err := t.parse(fs, args, stdout); err != nil {
 		return err
 	}
@@ -52,6 +53,11 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer inside.Leave()
+	o, err := openOps(ctx, "orders", *opsAddr)
+	if err != nil {
+		return err
+	}
+	defer o.start(ctx)()
 
 	l, err := listen(ctx, *addr)
 	if err != nil {
@@ -82,7 +88,7 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders", notifying(notifier, place))
+	mux.Handle("POST /orders", traced("POST /orders", notifying(notifier, place)))
 	return serve(ctx, l, inside.Answers(mux))
 }
 

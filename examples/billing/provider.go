@@ -44,6 +44,7 @@ func providerCommand(ctx context.Context, args []string, stdout io.Writer) error
 	addr := addListen(fs, "127.0.0.1:8082")
 	takes := fs.Duration("takes", 0, "how long a payment takes")
 	t.addDatabase(fs)
+	opsAddr := addOps(fs)
 	if err := t.parse(fs, args, stdout); err != nil {
 		return err
 	}
@@ -52,6 +53,11 @@ func providerCommand(ctx context.Context, args []string, stdout io.Writer) error
 		return err
 	}
 	defer inside.Leave()
+	o, err := openOps(ctx, "provider", *opsAddr)
+	if err != nil {
+		return err
+	}
+	defer o.start(ctx)()
 
 	l, err := listen(ctx, *addr)
 	if err != nil {
@@ -75,7 +81,7 @@ func providerCommand(ctx context.Context, args []string, stdout io.Writer) error
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /charges", charge)
+	mux.Handle("POST /charges", traced("POST /charges", charge))
 	return serve(ctx, l, inside.Answers(mux))
 }
 

@@ -51,6 +51,7 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 	t.addDatabase(fs)
 	t.addTopic(fs, "payments.charged")
 	t.addGroup(fs, "receipts-service")
+	opsAddr := addOps(fs)
 	if err := t.parse(fs, args, stdout); err != nil {
 		return err
 	}
@@ -59,6 +60,11 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 		return err
 	}
 	defer inside.Leave()
+	o, err := openOps(ctx, "receipts", *opsAddr)
+	if err != nil {
+		return err
+	}
+	defer o.start(ctx)()
 
 	db, err := openBun(ctx, t.database)
 	if err != nil {
@@ -68,10 +74,10 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 		defer db.Close()
 		return naiveReceipts(ctx, t, db, inside)
 	}
-	err = consumer.Run(ctx, consumer.Config{
+	c, err := consumer.New(consumer.Config{
 		Brokers:    t.addrs(),
 		Group:      t.group,
-		Middleware: inside.Links(),
+		Middleware: append(inside.Links(), middleware.Tracing(oneTrace), middleware.Metrics(&middleware.MetricsConfig{MeterProvider: o.meters()})),
 		Topics: map[string]consumer.Topic{
 			t.topic: {
 				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
@@ -80,7 +86,13 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 		},
 		Sarama: inside.Hurry(),
 	})
-	if errors.Is(err, consumer.ErrHandlersStuck) { // it holds a connection, for which Close would wait
+	if err == nil {
+		err = o.addConsumer(c)
+	}
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if err = c.Run(ctx); errors.Is(err, consumer.ErrHandlersStuck) { // it holds a connection, for which Close would wait
 		return err
 	}
 	return errors.Join(err, db.Close())

@@ -21,6 +21,7 @@ func relayCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	fs := newFlags("relay", relayDoc)
 	t.addBrokers(fs)
 	t.addDatabase(fs)
+	opsAddr := addOps(fs)
 	if err := t.parse(fs, args, stdout); err != nil {
 		return err
 	}
@@ -29,6 +30,11 @@ func relayCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer inside.Leave()
+	o, err := openOps(ctx, "relay", *opsAddr)
+	if err != nil {
+		return err
+	}
+	defer o.start(ctx)()
 
 	pool, err := openPool(ctx, t.database)
 	if err != nil {
@@ -44,6 +50,9 @@ func relayCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		Listener: pgxoutbox.NewListener(pool, ""),
 	})
 	if err != nil {
+		return err
+	}
+	if err := o.addRelay(r); err != nil {
 		return err
 	}
 	return r.Run(ctx)

@@ -31,8 +31,9 @@ type entries struct {
 
 // audit compares what the services' databases hold with what was ordered.
 func (s *Story) audit(ctx context.Context) (f Figures, err error) {
-	prices := priceList(s.requests)
-	f = Figures{Requests: len(s.requests), Expected: total(prices)}
+	requests := makeRequests(int(s.customers.made.Load()), s.Seed)
+	prices := priceList(requests)
+	f = Figures{Requests: len(requests), Expected: total(prices)}
 	err = s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM delivery), (SELECT count(*) FROM lost_answer)`).Scan(&f.Deliveries, &f.LostAnswers)
 	if err != nil {
 		return f, fmt.Errorf("count the deliveries: %w", err)

@@ -79,11 +79,16 @@ func (s *Story) start(i int) error {
 		servers.EnvKafkaBrokers + "=" + s.Brokers,
 		servers.EnvDatabaseURL + "=" + s.Databases.of(r.service),
 	}
+	args := append([]string{r.command}, r.args(s)...)
 	var files []*os.File
 	if socket, ok := s.sockets[r.name]; ok {
 		files = append(files, socket.file)
 	}
-	p, err := start(r.name, append([]string{r.command}, r.args(s)...), env, files, s.Log)
+	if socket, ok := s.ops[r.name]; ok {
+		args = append(args, "-ops", fmt.Sprintf("fd:%d", 3+len(files)))
+		files = append(files, socket.file)
+	}
+	p, err := start(r.name, args, env, files, s.Log)
 	if err != nil {
 		return err
 	}
@@ -97,32 +102,38 @@ type socket struct {
 	file *os.File
 }
 
-// openSockets opens a socket for each server.
-func (s *Story) openSockets() error {
-	s.sockets = map[string]socket{}
+// openSockets opens a socket for each server, and in a story that is shown one for the operators of each process.
+func (s *Story) openSockets() (err error) {
+	s.sockets, s.ops = map[string]socket{}, map[string]socket{}
 	for _, r := range s.cast {
-		if r.kind != server {
-			continue
+		if r.kind == server {
+			if s.sockets[r.name], err = openSocket(); err != nil {
+				return fmt.Errorf("open a port for %s: %w", r.name, err)
+			}
 		}
-		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			return fmt.Errorf("open a port for %s: %w", r.name, err)
-		}
-		file, err := l.File() // a copy, which the children inherit
-		if err != nil {
-			_ = l.Close()
-			return err
-		}
-		s.sockets[r.name] = socket{l.Addr().String(), file}
-		if err := l.Close(); err != nil {
-			return err
+		if s.Serve != "" {
+			if s.ops[r.name], err = openSocket(); err != nil {
+				return fmt.Errorf("open a port for %s: %w", r.name, err)
+			}
 		}
 	}
 	return nil
 }
 
+func openSocket() (socket, error) {
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return socket{}, err
+	}
+	defer l.Close()
+	file, err := l.File() // a copy, which the children inherit
+	return socket{l.Addr().String(), file}, err
+}
+
 func (s *Story) closeSockets() {
-	for _, socket := range s.sockets {
-		_ = socket.file.Close()
+	for _, sockets := range []map[string]socket{s.sockets, s.ops} {
+		for _, socket := range sockets {
+			_ = socket.file.Close() // nil if it could not be opened
+		}
 	}
 }

@@ -34,13 +34,15 @@ type customers struct {
 	story     *Story
 	client    *http.Client
 	delivered *atomic.Int64 // orders that have reached a consumer
-	placed    atomic.Int64
-	sent      atomic.Int64 // HTTP requests
-	replayed  atomic.Int64 // answers that had been given before
+	made      atomic.Int64  // requests
+	placed    atomic.Int64  // of them: answered
+	sent      atomic.Int64  // HTTP requests
+	replayed  atomic.Int64  // answers that had been given before
 }
 
-// orderAll returns when each request has been answered as often as its customer wants.
-func (c *customers) orderAll(ctx context.Context) error {
+// orderAll returns when each request has been answered as often as its customer wants. In a story that is shown they go on until until
+// is done.
+func (c *customers) orderAll(ctx, until context.Context) error {
 	connections := &http.Transport{MaxIdleConnsPerHost: 2 * customerCount}
 	defer connections.CloseIdleConnections()
 	c.client = &http.Client{Transport: idempotency.NewTransport(c.counting(connections), &idempotency.TransportConfig{
@@ -59,19 +61,26 @@ func (c *customers) orderAll(ctx context.Context) error {
 			}
 		})
 	}
-	for _, r := range c.story.requests {
-		if c.waitFor(ctx) != nil {
+	for i := 0; c.story.Serve != "" || i < c.story.Orders; i++ {
+		if c.waitFor(ctx, until) != nil {
 			break
 		}
-		queue <- r
+		c.made.Add(1)
+		queue <- makeRequest(i, c.story.Seed)
 	}
 	close(queue)
 	busy.Wait()
 	return context.Cause(ctx)
 }
 
+// shownPace is the time between two orders of a story that is shown: slow enough to leave the machine to others.
+const shownPace = 50 * time.Millisecond
+
 // waitFor waits until the consumers have caught up.
-func (c *customers) waitFor(ctx context.Context) error {
+func (c *customers) waitFor(ctx, until context.Context) error {
+	if c.story.Serve != "" {
+		return cmp.Or(pause(until, shownPace), ctx.Err())
+	}
 	return poll(ctx, func() (bool, error) { return c.placed.Load()-c.delivered.Load() < ahead, ctx.Err() })
 }
 

@@ -21,21 +21,26 @@ const (
 	afterward       // and once more when it was answered
 )
 
-// makeRequests returns n requests. The same seed makes the same. One in ten is sent twice at the same time, as by an impatient
+// makeRequests returns the first n requests. The same seed makes the same. One in ten is sent twice at the same time, as by an impatient
 // customer, and one in five again when it has been answered, as by a client that missed the answer.
 func makeRequests(n int, seed uint64) []request {
-	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable amounts of money, not secrets
 	list := make([]request, n)
 	for i := range list {
-		list[i] = request{Reference: fmt.Sprintf("%016x-%05d", seed, i), Cents: 100 + rng.Int64N(20_000)}
-		switch i % 10 {
-		case 1:
-			list[i].again = twice
-		case 3, 8:
-			list[i].again = afterward
-		}
+		list[i] = makeRequest(i, seed)
 	}
 	return list
+}
+
+func makeRequest(i int, seed uint64) request {
+	rng := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // repeatable amounts of money, not secrets
+	r := request{Reference: fmt.Sprintf("%016x-%05d", seed, i), Cents: 100 + rng.Int64N(20_000)}
+	switch i % 10 {
+	case 1:
+		r.again = twice
+	case 3, 8:
+		r.again = afterward
+	}
+	return r
 }
 
 // RandomSeed is printed, so that what it led to can be repeated.

@@ -35,7 +35,7 @@ func (s *Show) On(ctx context.Context, stage *Stage) error {
 	for _, naive := range s.modes() {
 		s.Naive = naive
 		f, err := s.one(ctx, stage)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && s.Serve == "" {
 			return errors.New("interrupted")
 		}
 		if err != nil {

@@ -43,6 +43,7 @@ type Options struct {
 	Drop   float64       // how many of the HTTP answers are lost, from 0 to 1
 	Naive  bool          // work without einmal
 	Armed  time.Duration // how long a process waits for a COMMIT to be killed after; 0 is 3 s
+	Serve  string        // if not empty, the story goes on until it is interrupted, and is shown at this host:port
 
 	Name      string         // of the story: its topics and groups begin with it
 	Brokers   string         // host:port, separated by commas
@@ -68,12 +69,12 @@ func (d Databases) of(service string) string {
 type Story struct {
 	Options
 	cast      []role
-	requests  []request
 	plan      []step
-	pool      *pgxpool.Pool // of the story's own schema
-	sockets   map[string]socket
-	processes []*process // as the cast; nil where none runs
-	dead      int        // ended by SIGKILL
+	pool      *pgxpool.Pool     // of the story's own schema
+	sockets   map[string]socket // of the servers
+	ops       map[string]socket // of all, for operators
+	processes []*process        // as the cast; nil where none runs
+	dead      atomic.Int64      // ended by SIGKILL
 	delivered atomic.Int64
 	customers customers
 	began     time.Time
@@ -81,22 +82,26 @@ type Story struct {
 
 // New returns a story that has not begun.
 func New(o Options) *Story {
-	s := &Story{Options: o, cast: slices.Clone(cast), requests: makeRequests(o.Orders, o.Seed)}
+	s := &Story{Options: o, cast: slices.Clone(cast)}
 	if o.Naive {
 		s.cast = slices.DeleteFunc(s.cast, func(r role) bool { return !r.naive })
 	}
 	s.processes = make([]*process, len(s.cast))
-	rng := rand.New(rand.NewPCG(o.Seed, 1)) //nolint:gosec // a repeatable plan, not a secret
-	s.plan = makePlan(len(s.requests), o.Kills, s.cast, rng)
+	s.plan = makePlan(o.Orders, o.Kills, s.cast, s.random())
 	s.customers = customers{story: s, delivered: &s.delivered}
 	return s
 }
 
+// random is the same for the same seed: a repeatable plan.
+func (s *Story) random() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, 1)) } //nolint:gosec // not a secret
+
 // Tell runs the story from the first order to the last, and returns what it came to. No process is left when it returns.
+//
+// When ctx ends, the story is given up; one that is shown takes no more orders then, and comes to its end.
 func (s *Story) Tell(ctx context.Context) (f Figures, err error) {
-	limit := storyTimeout + time.Duration(len(s.requests))*s.Work
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the story is not over after %v", limit))
-	defer cancel()
+	until := ctx
+	ctx, cancel := s.limited(ctx)
+	defer cancel(nil)
 	if s.pool, err = pgxpool.New(ctx, s.Databases.Story); err != nil {
 		return f, err
 	}
@@ -105,12 +110,30 @@ func (s *Story) Tell(ctx context.Context) (f Figures, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return f, err
 	}
-	if err := s.live(ctx); err != nil {
+	if err := s.live(ctx, until); err != nil {
 		return f, err
 	}
 	f, err = s.audit(ctx)
-	f.Kills, f.Sent, f.Replayed = s.dead, int(s.customers.sent.Load()), int(s.customers.replayed.Load())
+	f.Kills, f.Sent, f.Replayed = int(s.dead.Load()), int(s.customers.sent.Load()), int(s.customers.replayed.Load())
 	return f, err
+}
+
+// limited returns the context of the story, which ends when it takes too long.
+func (s *Story) limited(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	limit := storyTimeout + time.Duration(s.Orders)*s.Work
+	late := fmt.Errorf("the story is not over after %v", limit)
+	until := ctx
+	if s.Serve != "" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	if s.Serve != "" {
+		context.AfterFunc(until, func() { time.AfterFunc(limit, func() { cancel(late) }) })
+	} else {
+		timer := time.AfterFunc(limit, func() { cancel(late) })
+		context.AfterFunc(ctx, func() { timer.Stop() })
+	}
+	return ctx, cancel
 }
 
 // prepare makes what the processes find when they start.
@@ -125,12 +148,17 @@ func (s *Story) prepare(ctx context.Context) error {
 }
 
 // live lives through the plan while customers order, and then waits for the last receipt.
-func (s *Story) live(ctx context.Context) error {
+func (s *Story) live(ctx, until context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel()
 	s.beginning(ctx, &background)
+	stop, err := s.serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	for i := range s.cast {
 		if err := s.start(i); err != nil {
 			return err
@@ -138,14 +166,9 @@ func (s *Story) live(ctx context.Context) error {
 		s.say("%s starts (pid %d)", s.cast[i].name, s.processes[i].pid())
 	}
 	ordered := make(chan error, 1)
-	background.Go(func() { ordered <- s.customers.orderAll(ctx) })
-	for _, step := range s.plan {
-		if err := s.await(ctx, step); err != nil {
-			return err
-		}
-		if err := s.do(ctx, step); err != nil {
-			return err
-		}
+	background.Go(func() { ordered <- s.customers.orderAll(ctx, until) })
+	if err := s.trouble(ctx, until); err != nil {
+		return err
 	}
 	if err := s.awaitCustomers(ctx, ordered); err != nil {
 		return err
@@ -155,6 +178,39 @@ func (s *Story) live(ctx context.Context) error {
 	}
 	s.say("every message is committed")
 	return s.drainAll(ctx)
+}
+
+// trouble lives through the plan, or in a story that is shown through one after the other until until is done.
+func (s *Story) trouble(ctx, until context.Context) error {
+	if s.Serve != "" {
+		return s.endlessTrouble(ctx, until)
+	}
+	for _, step := range s.plan {
+		if err := s.await(ctx, step); err != nil {
+			return err
+		}
+		if err := s.do(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endlessTrouble does something every few seconds.
+func (s *Story) endlessTrouble(ctx, until context.Context) error {
+	rng := s.random()
+	for {
+		for _, step := range makePlan(1, len(s.cast), s.cast, rng) {
+			next := time.Now().Add(time.Duration(2+rng.IntN(5)) * time.Second)
+			err := poll(ctx, func() (bool, error) { return time.Now().After(next) || until.Err() != nil, s.surprise() })
+			if err != nil || until.Err() != nil {
+				return err
+			}
+			if err := s.do(ctx, step); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // beginning starts what runs beside the story.
@@ -176,6 +232,9 @@ func (s *Story) watchDeliveries(ctx context.Context) {
 		err := s.pool.QueryRow(ctx, `SELECT count(DISTINCT (partition, "offset")) FROM delivery WHERE topic = $1`, s.topic(ordersTopic)).Scan(&n)
 		if err == nil {
 			s.delivered.Store(n)
+		}
+		if s.Serve != "" {
+			return false, pause(ctx, time.Second) // nobody waits for it
 		}
 		return false, nil
 	})
@@ -285,12 +344,12 @@ func (s *Story) killed(p *process) error {
 	if !p.killed() {
 		return errors.New(p.end())
 	}
-	s.dead++
+	s.dead.Add(1)
 	how := "SIGKILL"
 	if place := p.place(); place != "" {
 		how += " " + place
 	}
-	s.say("%s: %s, when %s of %s orders were delivered", p.name, how, thousands(s.delivered.Load()), thousands(int64(s.Orders)))
+	s.say("%s: %s, when %s orders were delivered", p.name, how, thousands(s.delivered.Load()))
 	return nil
 }
 
