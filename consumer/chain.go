@@ -122,8 +122,7 @@ func embedsConsumer(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous && (f.Type == reflect.TypeFor[*Consumer]() || f.Type.Kind() == reflect.Struct && embedsConsumer(f.Type)) {
 			return true
 		}
@@ -191,10 +190,10 @@ func checkOrder(outer Link, links []Handler) error {
 	return errors.Join(errs...)
 }
 
-const linkOrder = "Tracing, Metrics, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
+const linkOrder = "Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
 
 func (l Link) once() bool {
-	return l == LinkMetrics || l == LinkRetry || l == LinkDeadLetter || l == LinkCrashLoop || l == LinkDedup
+	return l == LinkMetrics || l == LinkRetry || l == LinkDeadLetter || l == LinkHandOn || l == LinkCrashLoop || l == LinkDedup
 }
 
 // String returns the name of the middleware.
@@ -208,6 +207,8 @@ func (l Link) String() string {
 		return "Logging"
 	case LinkDeadLetter:
 		return "DeadLetter"
+	case LinkHandOn:
+		return "HandOn"
 	case LinkCrashLoop:
 		return "CrashLoop"
 	case LinkRetry:

@@ -15,12 +15,12 @@ import (
 )
 
 var allLinks = []consumer.Link{
-	consumer.LinkTracing, consumer.LinkMetrics, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkCrashLoop, consumer.LinkRetry,
+	consumer.LinkTracing, consumer.LinkMetrics, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkHandOn, consumer.LinkCrashLoop, consumer.LinkRetry,
 	consumer.LinkRecover, consumer.LinkTimeout, consumer.LinkDedup,
 }
 
 func oncePerChain(l consumer.Link) bool {
-	return l == consumer.LinkMetrics || l == consumer.LinkDeadLetter || l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
+	return l == consumer.LinkMetrics || l == consumer.LinkDeadLetter || l == consumer.LinkHandOn || l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
 }
 
 // linked is a link with a place in the chain.
@@ -101,7 +101,7 @@ func refusedOrder(t *testing.T, err error, outside, inside consumer.Link) {
 		return
 	}
 	want := fmt.Sprintf("%v stands inside %v: put it outside", inside, outside)
-	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) || !strings.Contains(all[0].Problem, "Tracing, Metrics, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup") {
+	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) || !strings.Contains(all[0].Problem, "Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup") {
 		t.Errorf("says %q, want %q and the order", all[0], want)
 	}
 }
@@ -192,7 +192,7 @@ func TestSeveralFaultsOfAChain(t *testing.T) {
 
 func TestLinkNames(t *testing.T) {
 	t.Parallel()
-	names := []string{"Tracing", "Logging", "DeadLetter", "CrashLoop", "Retry", "Recover", "Timeout", "Dedup"}
+	names := []string{"Tracing", "Metrics", "Logging", "DeadLetter", "HandOn", "CrashLoop", "Retry", "Recover", "Timeout", "Dedup"}
 	for i, l := range allLinks {
 		if l.String() != names[i] {
 			t.Errorf("link %d is called %v, want %s", i, l, names[i])

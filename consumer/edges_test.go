@@ -36,9 +36,7 @@ func TestAbortDuringTheStart(t *testing.T) {
 // A handler that never returns is subject to OnStuck after a rebalance too.
 func TestStuckHandlerOutlivesItsClaim(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	started := make(chan struct{}, 10)
@@ -73,9 +71,7 @@ func TestStuckHandlerOutlivesItsClaim(t *testing.T) {
 // A new group with FromNewest does not read the backlog because one request failed.
 func TestFromNewestWhenOffsetsAreNotTold(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 5)...)
+	b, topic, group := backlog(t, 1, 5)
 	var s seen
 	cfg := config(b, group, topic, &s)
 	cfg.Topics[topic] = consumer.Topic{Handler: &s, Start: consumer.FromNewest()}
@@ -148,25 +144,30 @@ func TestHookThatHangs(t *testing.T) {
 	<-stopped
 }
 
+// failing is a handler that fails, and has the message come again, until it is healed.
+type failing struct {
+	seen
+	delay  time.Duration
+	only   func(msg *consumer.Message) bool // nil for all messages
+	healed atomic.Bool
+}
+
+func (f *failing) Handle(ctx context.Context, msg *consumer.Message) error {
+	if !f.healed.Load() && (f.only == nil || f.only(msg)) {
+		return consumer.RetryAfter(f.delay, errHandler)
+	}
+	return f.seen.Handle(ctx, msg)
+}
+
 // A partition that is paused when it is taken away and comes back is read.
 func TestPausedPartitionComesBack(t *testing.T) {
 	t.Parallel()
 	for _, r := range []consumer.Rebalance{consumer.Eager, consumer.Cooperative} {
 		t.Run(r.String(), func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t)
-			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			b.Produce(t, records(topic, 2, 40)...)
-			var s seen
-			var block atomic.Bool
-			block.Store(true)
-			h := consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
-				if block.Load() {
-					return consumer.RetryAfter(200*time.Millisecond, errHandler)
-				}
-				return s.Handle(ctx, msg)
-			})
-			cfg := config(b, group, topic, h)
+			b, topic, group := backlog(t, 2, 40)
+			s := &failing{delay: 200 * time.Millisecond}
+			cfg := config(b, group, topic, s)
 			cfg.Rebalance = r
 			cfg.Limits.PartitionMessages = 5
 			cfg.Sarama = short
@@ -185,7 +186,7 @@ func TestPausedPartitionComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "comes back", func() bool { return len(first.Status().Partitions) == 2 })
-			block.Store(false)
+			s.healed.Store(true)
 			b.Produce(t, records(topic, 2, 20)...)
 			eventually(t, "all", func() bool { return s.len() >= 120 })
 			if err := first.stop(); err != nil {
@@ -207,22 +208,14 @@ func TestRecordsDeletedWhilePaused(t *testing.T) {
 		for range 30 {
 			b.Produce(t, records(topic, 1, 10)...)
 		}
-		var s seen
-		var block atomic.Bool
-		block.Store(true)
-		h := consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
-			if block.Load() {
-				return consumer.RetryAfter(200*time.Millisecond, errHandler)
-			}
-			return s.Handle(ctx, msg)
-		})
-		cfg := config(b, group, topic, h)
+		s := &failing{delay: 200 * time.Millisecond}
+		cfg := config(b, group, topic, s)
 		cfg.Limits.PartitionMessages = 5
 		cfg.Sarama = func(c *sarama.Config) { c.Consumer.Fetch.Default = 500; c.ChannelBufferSize = 2 }
 		m := start(t, cfg)
 		eventually(t, "paused", func() bool { p := m.Status().Partitions; return len(p) == 1 && p[0].Paused })
 		admin(t, b, func(a sarama.ClusterAdmin) error { return a.DeleteRecords(topic, map[int32]int64{0: 290}) })
-		block.Store(false)
+		s.healed.Store(true)
 		eventually(t, "the rest", func() bool { a := s.all(); return len(a) > 0 && a[len(a)-1].Offset == 299 })
 		if err := m.stop(); err != nil {
 			t.Fatal(err)
@@ -236,20 +229,9 @@ func TestRecordsDeletedWhilePaused(t *testing.T) {
 // A parked message at a rebalance; later ones have finished (Unordered).
 func TestParkedAtARebalance(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 10)...)
-	var s seen
-	var block atomic.Bool
-	block.Store(true)
-	h := consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
-		if msg.Offset == 3 && block.Load() {
-			return consumer.RetryAfter(time.Millisecond, errHandler)
-		}
-		return s.Handle(ctx, msg)
-	})
-	cfg := config(b, group, topic, h)
-	cfg.Topics[topic] = consumer.Topic{Handler: h, Order: consumer.Unordered}
+	b, topic, group := backlog(t, 1, 10)
+	s := &failing{delay: time.Millisecond, only: func(msg *consumer.Message) bool { return msg.Offset == 3 }}
+	cfg := ordered(b, group, topic, s, consumer.Unordered, 0)
 	cfg.Sarama = short
 	m := start(t, cfg)
 	eventually(t, "9", func() bool { return s.len() == 9 })
@@ -262,7 +244,7 @@ func TestParkedAtARebalance(t *testing.T) {
 	if c := b.Committed(t, group, topic); c[0] != 3 {
 		t.Errorf("committed %v", c)
 	}
-	block.Store(false)
+	s.healed.Store(true)
 	eventually(t, "all", func() bool { return s.len() >= 16 })
 	_ = m.stop()
 	if c := b.Committed(t, group, topic); c[0] != 10 {
@@ -273,9 +255,7 @@ func TestParkedAtARebalance(t *testing.T) {
 // A partition that cannot be read is seen by the probe, and in Status.
 func TestUnreadablePartitionIsNotReady(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 3)...)
+	b, topic, group := backlog(t, 1, 3)
 	var s seen
 	cfg := config(b, group, topic, &s)
 	cfg.StallTimeout = 500 * time.Millisecond

@@ -99,9 +99,7 @@ func TestStopReturnsTheError(t *testing.T) {
 // RetryAfter is waited for by nobody, counts attempts, and is no failure: OnFailure Stop does not see it.
 func TestRetryAfterParks(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 3)...)
+	b, topic, group := backlog(t, 1, 3)
 	var s seen
 	var attempts seen
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
@@ -142,9 +140,7 @@ func TestRetryAfterParks(t *testing.T) {
 // What a handler does to its goroutine stays with its message.
 func TestPanicAndGoexitAreContained(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 2), serverstest.Group(t)
-	b.Produce(t, records(topic, 2, 3)...)
+	b, topic, group := backlog(t, 2, 3)
 	var s seen
 	m := start(t, config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 		switch {
@@ -177,9 +173,7 @@ func TestPanicAndGoexitAreContained(t *testing.T) {
 // A panic in EventID is contained too.
 func TestPanicInEventID(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	var calls atomic.Int32
 	var s seen
 	cfg := config(b, group, topic, &s)

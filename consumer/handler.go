@@ -71,6 +71,7 @@ const (
 	LinkMetrics                    // inside the span, so that its measurements have the trace as exemplar; sees all the same
 	LinkLogging                    // inside the span, so that its lines carry the trace
 	LinkDeadLetter                 // outside Retry, whose last word it acts on
+	LinkHandOn                     // outside Retry, on whose last word it acts, and inside DeadLetter, which takes what cannot be handed on
 	LinkCrashLoop                  // outside Retry: what it gives up has had its attempts, each of which ended the process
 	LinkRetry                      // outside what makes one attempt; once per chain
 	LinkRecover                    // inside Retry, so that a panic is a failed attempt

@@ -238,9 +238,7 @@ func TestInstanceIDTwice(t *testing.T) {
 // Abort rolls back what is in work at once, and Run returns without an error.
 func TestAbort(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 2)...)
+	b, topic, group := backlog(t, 1, 2)
 	h := newBlocking(true)
 	cfg := config(b, group, topic, h)
 	cfg.DrainTimeout = time.Hour

@@ -59,6 +59,7 @@ type Result struct {
 	Duplicate bool  // the event was recorded before: the handler did not run
 	Dead      bool  // the message was written as a dead letter
 	DeadErr   error // why it was
+	HandedOn  error // why the message was handed on, to a retry topic for example: middleware.HandOn has done so; nil if it was not
 	Skipped   bool  // the message is not for this consumer: middleware.Filter has skipped it
 	Logged    bool  // a link has written the line about the failure of the attempt, or has left it out as one too many: the runner writes none
 

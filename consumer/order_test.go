@@ -149,9 +149,7 @@ func TestFailingKeysHoldOnlyThemselves(t *testing.T) {
 // Messages without a key have no order in KeyOrder; all run side by side.
 func TestKeylessRunSideBySide(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 8)...)
+	b, topic, group := backlog(t, 1, 8)
 	h := newBlocking(true)
 	m := start(t, ordered(b, group, topic, h, consumer.KeyOrder, 8))
 	for range 8 {

@@ -66,9 +66,7 @@ func TestUnreadablePartitionWaitsAlone(t *testing.T) {
 	for _, rebalance := range rebalances {
 		t.Run(rebalance.String(), func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t)
-			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			b.Produce(t, records(topic, 2, 3)...)
+			b, topic, group := backlog(t, 2, 3)
 			f := forever(kmsg.ListOffsets, kerr.UnknownServerError)
 			f.Topic, f.Partitions = topic, []int32{0}
 			fault := b.Fake.Fault(f)
@@ -190,9 +188,7 @@ func TestLeaderlessPartitionWaitsAlone(t *testing.T) {
 	for _, rebalance := range rebalances {
 		t.Run(rebalance.String(), func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t)
-			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			b.Produce(t, records(topic, 2, 3)...)
+			b, topic, group := backlog(t, 2, 3)
 			heal := leaderless(t, b, topic, 2)
 			var s seen
 			var log lines
@@ -218,9 +214,7 @@ func TestLeaderlessPartitionWaitsAlone(t *testing.T) {
 // A message that fails or panics is tried again where it is: the session goes on for all partitions.
 func TestFailuresEndNoSession(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 3), serverstest.Group(t)
-	b.Produce(t, records(topic, 3, 2)...)
+	b, topic, group := backlog(t, 3, 2)
 	var assigned, attempts atomic.Int32
 	var s seen
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
@@ -247,9 +241,7 @@ func TestFailuresEndNoSession(t *testing.T) {
 // Handlers and hooks may call the Consumer, even end it.
 func TestCallsFromWithin(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	var m *member
 	ready, hooked := make(chan struct{}), make(chan consumer.Phase, 1)
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
@@ -278,9 +270,7 @@ func TestCallsFromWithin(t *testing.T) {
 // That the group could not be left in order is no failure of what was done before.
 func TestLeaveThatFailsIsNoError(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	f := forever(kmsg.LeaveGroup, kerr.UnknownServerError)
 	f.TopLevel = true
 	refused := b.Fake.Fault(f)
@@ -318,9 +308,7 @@ func TestStopLeavesTheGroup(t *testing.T) {
 // A drain that is longer than the session time-out does not cost the membership: heartbeats go on.
 func TestHeartbeatsGoOnWhileDraining(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	beats := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Observe: true, Count: -1})
 	h := newBlocking(true)
 	cfg := config(b, group, topic, h)

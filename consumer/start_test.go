@@ -300,9 +300,7 @@ func TestStopDuringTheStart(t *testing.T) {
 
 func TestContextThatIsDoneAlready(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	var s seen
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

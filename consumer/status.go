@@ -48,6 +48,7 @@ type PartitionStatus struct {
 
 	Oldest         int64     // offset of the oldest message that is not finished, -1 if there is none
 	OldestSince    time.Time // when it was fetched
+	OldestDue      time.Time // not before this it is to be handled, see NotBefore; zero if nothing said so
 	OldestAttempts int       // at it, that have failed
 	Next           int64     // the offset that may be committed, -1 before the first message has finished
 	Failing        *Failing  // the oldest message that is open after a failed attempt, nil if there is none
@@ -80,7 +81,7 @@ func (cl *claim) status() PartitionStatus {
 		s.FetchError, s.Unread = cl.fetchErr, cl.unread
 	}
 	if it := cl.open.oldest; it != nil {
-		s.Oldest, s.OldestSince, s.OldestAttempts = it.offset, it.fetched, it.attempts()
+		s.Oldest, s.OldestSince, s.OldestDue, s.OldestAttempts = it.offset, it.fetched, it.due, it.attempts()
 	}
 	if next, ok := cl.tracker.Committable(); ok {
 		s.Next = next

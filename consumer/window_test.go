@@ -65,14 +65,17 @@ func setTopic(t *testing.T, b *serverstest.Broker, topic string, settings map[st
 		t.Fatal(err)
 	}
 	eventually(t, "the broker knows of it", func() bool { // in a real cluster it comes from the controller
-		told, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
+		told, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic}}, sarama.DescribeConfigsOptions{})
+		if err != nil || len(told) != 1 {
+			return false
+		}
 		known := 0
-		for _, e := range told {
+		for _, e := range told[0].Configs {
 			if want, ok := settings[e.Name]; ok && e.Value == want {
 				known++
 			}
 		}
-		return err == nil && known == len(settings)
+		return known == len(settings)
 	})
 }
 

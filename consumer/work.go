@@ -27,8 +27,13 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 	case err == nil:
 		cl.complete(it, now)
 	case f != nil && !cl.stopped:
-		it.failing, cl.lastErr = f, f.Err
-		cl.park(it)
+		it.note(f)
+		if f.waits {
+			it.due = f.RetryAt
+		} else {
+			cl.lastErr = f.Err
+		}
+		cl.park(it, f.RetryAt)
 	}
 	if !cl.topic.workers.contended.Load() || now.Sub(turn) < minTurn {
 		next = cl.start(turn, now)
@@ -80,13 +85,13 @@ func (cl *claim) settle(now time.Time) {
 	cl.report()
 }
 
-// park holds a message that failed until its next attempt is due. Nobody waits with it.
-func (cl *claim) park(it *item) {
-	if it.failing.RetryAt.IsZero() {
+// park holds a message that failed, or is not due, until its next attempt. Nobody waits with it.
+func (cl *claim) park(it *item, until time.Time) {
+	if until.IsZero() {
 		cl.parked[it] = nil // OnFailure is Stop
 		return
 	}
-	cl.parked[it] = time.AfterFunc(time.Until(it.failing.RetryAt), func() { cl.unpark(it) })
+	cl.parked[it] = time.AfterFunc(time.Until(until), func() { cl.unpark(it) })
 }
 
 func (cl *claim) unpark(it *item) {

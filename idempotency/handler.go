@@ -89,16 +89,14 @@ func (h *Handler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer, err = h.plain(r, body)
 	} else {
 		req := Request{Scope: scope, Key: key, Fingerprint: fingerprintOf(r, body), Keep: h.cfg.Keep}
-		answer, replayed, err = h.store.Once(r.Context(), req, func(ctx context.Context, tx Tx) (Answer, error) {
-			return h.run(ctx, tx, r, body)
-		})
+		answer, replayed, err = h.once(r, req, body)
 	}
 	h.answer(w, r, &answer, replayed, err)
 }
 
 // key is "" for a request that needs none.
 func (h *Handler[Tx]) key(r *http.Request) (string, *problem) {
-	if safe(r.Method) {
+	if safeMethod(r.Method) {
 		return "", nil
 	}
 	key, err := keyOf(r.Header)
@@ -114,14 +112,6 @@ func (h *Handler[Tx]) key(r *http.Request) (string, *problem) {
 		Type: ProblemMissingKey, Title: "Idempotency-Key is missing", Status: http.StatusBadRequest,
 		Detail: "this operation needs the header field Idempotency-Key: a quoted text of 1 to 255 characters that is unique to the request, a UUID for example, and the same when it is repeated",
 	}
-}
-
-func safe(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
 }
 
 // scope is the principal, or the hash of one that is too long, or that could be taken for a hash.
@@ -161,6 +151,20 @@ func (h *Handler[Tx]) body(w http.ResponseWriter, r *http.Request) ([]byte, *pro
 		return nil, h.failed()
 	}
 	return body, nil
+}
+
+// once runs the request, or finds its answer. The first client gets all of the header, and the store what is for others.
+func (h *Handler[Tx]) once(r *http.Request, req Request, body []byte) (answer Answer, replayed bool, err error) {
+	var all http.Header
+	answer, replayed, err = h.store.Once(r.Context(), req, func(ctx context.Context, tx Tx) (Answer, error) {
+		answer, err := h.run(ctx, tx, r, body)
+		all, answer.Header = answer.Header, stored(answer.Header, h.cfg.ReplayHeaders)
+		return answer, err
+	})
+	if err == nil && !replayed {
+		answer.Header = all
+	}
+	return answer, replayed, err
 }
 
 // plain runs what has no key.

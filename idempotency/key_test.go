@@ -71,6 +71,18 @@ func TestKeyTellsBordersApart(t *testing.T) {
 	})
 }
 
+// A part may contain what stands between parts.
+func TestKeyOfPartsThatLookLikeABorder(t *testing.T) {
+	t.Parallel()
+	for n := range 12 {
+		for _, b := range []string{"\x00", "\x01", "\xff"} {
+			if border := strings.Repeat(b, n); idempotency.Key("a", "b") == idempotency.Key("a"+border+"b") {
+				t.Errorf("%q is the same as two parts", "a"+border+"b")
+			}
+		}
+	}
+}
+
 func TestKeyForIsKeyOfTheEffectAndTheStep(t *testing.T) {
 	t.Parallel()
 	ctx := dedupstore.WithKey(t.Context(), dedupstore.Key{Consumer: "billing/orders.confirmed", Event: "4711"})

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -28,7 +29,7 @@ func (w *recorder) WriteHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http does
 	case status == http.StatusSwitchingProtocols:
-		w.fail(fmt.Errorf("the handler answered 101 Switching Protocols, which cannot be stored: serve that without idempotency.Handler"))
+		w.fail(errors.New("the handler answered 101 Switching Protocols, which cannot be stored: serve that without idempotency.Handler"))
 	case status < http.StatusOK || w.status != 0:
 		return
 	}
@@ -39,7 +40,7 @@ func (w *recorder) WriteHeader(status int) {
 			w.limit -= len(value)
 		}
 	}
-	w.check()
+	_ = w.check() // run looks at err
 }
 
 // Write implements http.ResponseWriter.
@@ -59,7 +60,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 
 func (w *recorder) check() error {
 	if w.limit < 0 {
-		w.fail(fmt.Errorf("the answer is larger than HandlerConfig.MaxAnswer: raise it, or answer with a link"))
+		w.fail(errors.New("the answer is larger than HandlerConfig.MaxAnswer: raise it, or answer with a link"))
 	}
 	return w.err
 }

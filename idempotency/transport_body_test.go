@@ -64,6 +64,35 @@ func TestTheBodyIsSentAgain(t *testing.T) {
 	}
 }
 
+// A body that is kept has a length and can be read again, for net/http too, which repeats what a kept connection has lost.
+func TestABodyThatIsKept(t *testing.T) {
+	t.Parallel()
+	base := roundTripper(func(req *http.Request) (*http.Response, error) {
+		if req.ContentLength != 4 || req.GetBody == nil {
+			t.Errorf("the length is %d, GetBody nil %v", req.ContentLength, req.GetBody == nil)
+			return nil, errRead
+		}
+		again, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range []io.ReadCloser{req.Body, again} {
+			if data, err := io.ReadAll(r); string(data) != "body" || err != nil {
+				t.Errorf("body %q, %v", data, err)
+			}
+			_ = r.Close()
+		}
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
+	})
+	body := &closer{Reader: strings.NewReader("body")}
+	req := post(t.Context(), "http://provider", "key-1", "")
+	req.Body, req.GetBody, req.ContentLength = body, nil, -1
+	do(t, &http.Client{Transport: idempotency.NewTransport(base, quick())}, req)
+	if !body.closed() {
+		t.Error("the caller's body is not closed")
+	}
+}
+
 func TestABodyOverTheLimit(t *testing.T) {
 	t.Parallel()
 	cfg := quick()

@@ -155,6 +155,22 @@ func TestTheBudgetEndsACallThatHangs(t *testing.T) {
 	})
 }
 
+// Some transports say that their context was cancelled, where the attempt's time was over: the caller's was not.
+func TestATimeoutIsNoCancellation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base := &answering{answer: func(_ int, req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}}
+		cfg := &idempotency.TransportConfig{Attempts: 2}
+		_, err := (&http.Client{Transport: idempotency.NewTransport(base, cfg)}).Do(post(t.Context(), "http://provider", "key-1", "")) //nolint:bodyclose // there is none
+		if errors.Is(err, context.Canceled) || !errors.Is(err, context.DeadlineExceeded) || len(base.calls) != 2 {
+			t.Errorf("%v after %d calls, want a time-out after 2", err, len(base.calls))
+		}
+	})
+}
+
 // A hanging attempt costs another one, not the call.
 func TestAnAttemptThatHangsIsRepeated(t *testing.T) {
 	t.Parallel()
@@ -197,7 +213,12 @@ func TestTheContextEndsACall(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(5*time.Second, func() { cancel(cause) })
 			began := time.Now()
-			_, err := (&http.Client{Transport: idempotency.NewTransport(base, nil)}).Do(post(ctx, "http://provider", "key-1", "")) //nolint:bodyclose // there is none
+			retries := 0
+			cfg := &idempotency.TransportConfig{OnRetry: func(context.Context, idempotency.Retry) { retries++ }}
+			_, err := (&http.Client{Transport: idempotency.NewTransport(base, cfg)}).Do(post(ctx, "http://provider", "key-1", "")) //nolint:bodyclose // there is none
+			if during && retries > 0 {
+				t.Errorf("%s: another attempt was to follow", name)
+			}
 			if !errors.Is(err, cause) || len(base.calls) != 1 || time.Since(began) != 5*time.Second {
 				t.Errorf("%s: %v after %d calls and %v, want the context's cause after 5 s", name, err, len(base.calls), time.Since(began))
 			}

@@ -19,8 +19,6 @@ type FilterConfig struct {
 	Logger *slog.Logger
 }
 
-const filterLogEvery = time.Minute
-
 // Filter returns a middleware that skips the messages for which foreign returns true: those of a shared topic that are meant for
 // others. They take no effect, are not recorded, and their offsets are committed; msg.Result.Skipped is set. Nothing else in this
 // package skips a message, and none is skipped without being counted: in Logging's lines and Tracing's spans (the outcome
@@ -68,7 +66,7 @@ func (f *filter) Handle(ctx context.Context, msg *consumer.Message) error {
 	if f.cfg.Skipped != nil {
 		f.cfg.Skipped(msg)
 	}
-	if n, ok := f.skipped.now(time.Now(), filterLogEvery); ok {
+	if n, ok := f.skipped.now(time.Now()); ok {
 		f.cfg.Logger.InfoContext(ctx, "einmal: skipped messages that are not for this consumer",
 			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Consumer), msg.Consumer), slog.Int("skipped", n))
 	}

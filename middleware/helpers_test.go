@@ -119,6 +119,7 @@ func TestLinks(t *testing.T) {
 	for want, h := range map[consumer.Link]consumer.Handler{
 		consumer.LinkDedup:      middleware.Dedup(&store{}, func(context.Context, *tx, *consumer.Message) error { return nil }, nil),
 		consumer.LinkDeadLetter: middleware.DeadLetter(&store{}, &cemetery{}, nil)(returning(nil)),
+		consumer.LinkHandOn:     middleware.HandOn(&store{}, "1m", func(context.Context, *tx, *consumer.Message) error { return nil }, nil)(returning(nil)),
 		consumer.LinkRetry:      middleware.Retry(1, nil)(returning(nil)),
 		consumer.LinkRecover:    middleware.Recover()(returning(nil)),
 		consumer.LinkTimeout:    middleware.Timeout(1)(returning(nil)),

@@ -43,10 +43,10 @@ const (
 // one. Nil for logger means slog.Default().
 //
 //	what became of the attempt              level
-//	success, duplicate, skipped             Debug
+//	success, duplicate, skipped, not due    Debug
 //	interrupted by a drain                  Info   the message comes again
 //	retry: another attempt follows          Warn
-//	dead letter                             Warn   written, and done with
+//	dead letter, handed on                  Warn   written, and done with
 //	gave up, permanent, failed otherwise    Error  OnFailure applies
 //	a panic, whatever follows on it         Error  with the stack: it is a defect
 //
@@ -92,7 +92,7 @@ func (l *logging) Handle(ctx context.Context, msg *consumer.Message) (err error)
 	}()
 	err = l.next.Handle(ctx, msg)
 	returned = true
-	why := cmp.Or(err, msg.Result.DeadErr)
+	why := cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn)
 	l.write(ctx, msg, start, outcomeOf(ctx, msg, err), why, stack(why))
 	return err
 }
@@ -118,6 +118,8 @@ var lines = map[outcome]line{
 	outcomeInterrupted: {slog.LevelInfo, "einmal: an attempt was interrupted, the message comes again"},
 	outcomeRetry:       {slog.LevelWarn, "einmal: an attempt has failed, another one follows"},
 	outcomeDeadLetter:  {slog.LevelWarn, "einmal: wrote a dead letter"},
+	outcomeHandedOn:    {slog.LevelWarn, "einmal: handed a message on"},
+	outcomeNotDue:      {slog.LevelDebug, "einmal: a message is not due"},
 	outcomeGaveUp:      {slog.LevelError, "einmal: gave a message up"},
 	outcomePermanent:   {slog.LevelError, "einmal: no attempt can handle a message"},
 	outcomeFailed:      {slog.LevelError, "einmal: could not handle a message"},

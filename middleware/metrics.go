@@ -66,7 +66,7 @@ func (m *metrics) Handle(ctx context.Context, msg *consumer.Message) (err error)
 		if returned {
 			what = outcomeOf(ctx, msg, err)
 		}
-		m.record(ctx, msg, start, what, cmp.Or(err, msg.Result.DeadErr))
+		m.record(ctx, msg, start, what, cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn))
 	}()
 	err = m.next.Handle(ctx, msg)
 	returned = true
@@ -77,7 +77,7 @@ func (m *metrics) record(ctx context.Context, msg *consumer.Message, start time.
 	now := time.Now()
 	key := measureKey{topic: msg.Topic, group: msg.Group, what: what}
 	switch {
-	case err != nil:
+	case err != nil && what != outcomeNotDue:
 		key.errorType = errorType(err)
 	case what.isError():
 		key.errorType = string(what)

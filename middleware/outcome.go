@@ -20,6 +20,8 @@ const (
 	outcomeSuccess     outcome = "success"
 	outcomeDuplicate   outcome = "duplicate"   // the event was recorded before: the handler did not run
 	outcomeDeadLetter  outcome = "dead_letter" // the message was written as a dead letter
+	outcomeHandedOn    outcome = "handed_on"   // by HandOn, to a retry topic for example
+	outcomeNotDue      outcome = "not_due"     // the message is parked until it is
 	outcomeSkipped     outcome = "skipped"     // by Filter
 	outcomeRetry       outcome = "retry"       // another attempt follows
 	outcomeGaveUp      outcome = "gave_up"     // all attempts have failed: OnFailure applies
@@ -31,7 +33,12 @@ const (
 
 // isError reports whether the message has not taken effect and something is wrong.
 func (o outcome) isError() bool {
-	return o != outcomeSuccess && o != outcomeDuplicate && o != outcomeSkipped && o != outcomeInterrupted
+	switch o {
+	case outcomeSuccess, outcomeDuplicate, outcomeSkipped, outcomeNotDue, outcomeInterrupted:
+		return false
+	default:
+		return true
+	}
 }
 
 // outcomeOf names what became of an attempt that returned err.
@@ -39,6 +46,8 @@ func outcomeOf(ctx context.Context, msg *consumer.Message, err error) outcome {
 	switch {
 	case err == nil && msg.Result.Dead:
 		return outcomeDeadLetter
+	case err == nil && msg.Result.HandedOn != nil:
+		return outcomeHandedOn
 	case err == nil && msg.Result.Skipped:
 		return outcomeSkipped
 	case err == nil && msg.Result.Duplicate:
@@ -51,6 +60,9 @@ func outcomeOf(ctx context.Context, msg *consumer.Message, err error) outcome {
 		return outcomeGaveUp
 	case interrupted(ctx):
 		return outcomeInterrupted
+	}
+	if _, early := consumer.Due(err); early {
+		return outcomeNotDue
 	}
 	if _, delayed := consumer.Delay(err); delayed {
 		return outcomeRetry

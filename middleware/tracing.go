@@ -103,7 +103,7 @@ func (t *tracing) Handle(ctx context.Context, msg *consumer.Message) (err error)
 			if returned {
 				what = outcomeOf(ctx, msg, err)
 			}
-			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr))
+			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn))
 			t.children(inner, msg, returned && !rolledBack(err))
 		}
 		span.End()
@@ -159,7 +159,7 @@ func (t *tracing) describe(span trace.Span, msg *consumer.Message, what outcome,
 		attrs = append(attrs, names.MessageID.String(cut(msg.EventID, maxEventID)))
 	}
 	switch {
-	case err != nil:
+	case err != nil && what != outcomeNotDue:
 		attrs = append(attrs, names.ErrorType.String(errorType(err)))
 	case what.isError():
 		attrs = append(attrs, names.ErrorType.String(string(what)))

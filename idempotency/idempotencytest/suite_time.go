@@ -151,9 +151,13 @@ func (s *suite[Tx]) clientGone() {
 	}
 	<-returned
 	s.wantEffects("key", 0)
-	if status, err := post(s.Context(), server.URL, "key"); err != nil || status != http.StatusCreated {
-		s.Errorf("the repetition: %d, %v", status, err)
-	}
+	s.wait("the repetition takes effect", func() bool {
+		status, err := post(s.Context(), server.URL, "key")
+		if err != nil || status != http.StatusCreated && status != http.StatusConflict {
+			s.Fatalf("the repetition: %d, %v", status, err)
+		}
+		return status == http.StatusCreated
+	})
 	s.wantEffects("key", 1)
 }
 

@@ -57,7 +57,9 @@ var drivers = map[string]func(t testing.TB, url string) *sql.DB{
 		}
 		return stdlib.OpenDB(*cfg)
 	},
-	"pgdriver": func(_ testing.TB, url string) *sql.DB { return sql.OpenDB(pgdriver.NewConnector(pgdriver.WithDSN(url))) },
+	"pgdriver": func(_ testing.TB, url string) *sql.DB {
+		return sql.OpenDB(pgdriver.NewConnector(pgdriver.WithDSN(url)))
+	},
 }
 
 func harness(t testing.TB, dialect schema.Dialect, open func() *sql.DB) idempotencytest.Harness[*sql.Tx] {

@@ -83,12 +83,12 @@ func (w *world) exec(sql string, args ...any) {
 	w.must(err)
 }
 
-// eventually waits long enough for a machine that is busy.
+// eventually waits long enough for a machine that is very busy.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(120 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.Fatalf("not within 60 s: %s\n%s", what, w.logs)
+			w.Fatalf("not within 120 s: %s\n%s", what, w.logs)
 		}
 	}
 }

@@ -21,6 +21,7 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
        bench work [flags]      10 ms of work per message: by key, and without order
        bench stores [flags]    the stores alone, beside pgbench
        bench outbox [flags]    the outbox's relay, beside the plain loop; and how soon an event is sent
+       bench idempotency [flags]  requests with an Idempotency-Key, beside the same handler without it
        bench observe [flags]   the full chain and an empty handler, with and without tracing and metrics
        bench janitor [flags]   the full chain beside a janitor that works off a backlog
 `
@@ -33,6 +34,8 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"outbox":  outboxBench,
 	"janitor": sweeps,
 	"observe": observe,
+
+	"idempotency": idempotencyBench,
 }
 
 func main() {

@@ -12,8 +12,11 @@ import (
 
 // event is a line of go test -json; see go doc test2json.
 type event struct {
-	Action, Package, ImportPath, Test, Output string
-	Elapsed                                   float64 // seconds
+	Action  string  `json:"Action"`
+	Package string  `json:"Package"`
+	Test    string  `json:"Test"`
+	Output  string  `json:"Output"`
+	Elapsed float64 `json:"Elapsed"` // seconds
 }
 
 // module is left out of the packages' names.

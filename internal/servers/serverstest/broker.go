@@ -100,7 +100,7 @@ func (b *Broker) Topic(t testing.TB, partitions int32) string {
 	if b.Fake == nil {
 		t.Cleanup(func() { b.deleteTopic(t, name) })
 	}
-	eventually(t, 30*time.Second, func() error { return hasLeaders(admin, name, partitions) })
+	eventually(t, time.Minute, func() error { return hasLeaders(admin, name, partitions) })
 	return name
 }
 
@@ -112,7 +112,7 @@ func (b *Broker) Grow(t testing.TB, topic string, partitions int32) {
 	if err := admin.CreatePartitions(topic, partitions, nil, false); err != nil {
 		t.Fatalf("grow topic %s: %v", topic, err)
 	}
-	eventually(t, 30*time.Second, func() error { return hasLeaders(admin, topic, partitions) })
+	eventually(t, time.Minute, func() error { return hasLeaders(admin, topic, partitions) })
 }
 
 // deleteTopic keeps a cluster that many runs share from filling up. That it fails matters to no test.
@@ -150,6 +150,7 @@ func (b *Broker) Produce(t testing.TB, msgs ...*sarama.ProducerMessage) {
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.Return.Successes = true
+	cfg.Metadata.Retry.Max = 40 // 10 s: brokers of a real cluster learn of a topic one after the other
 	producer, err := sarama.NewSyncProducer(b.Addrs, cfg)
 	if err != nil {
 		t.Fatalf("produce: %v", err)
