@@ -69,6 +69,14 @@ func (h *Handler[Tx]) Check(ctx context.Context) error {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	outcome := OutcomeFailed // that of a panic
+	if h.cfg.OnAnswer != nil {
+		defer func() { h.cfg.OnAnswer(r, outcome) }()
+	}
+	outcome = h.serve(w, r)
+}
+
+func (h *Handler[Tx]) serve(w http.ResponseWriter, r *http.Request) Outcome {
 	key, refused := h.key(r)
 	var scope string
 	if refused == nil {
@@ -80,7 +88,7 @@ func (h *Handler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if refused != nil {
 		refused.write(w)
-		return
+		return refused.outcome()
 	}
 	var answer Answer
 	var replayed bool
@@ -91,7 +99,11 @@ func (h *Handler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		req := Request{Scope: scope, Key: key, Fingerprint: fingerprintOf(r, body), Keep: h.cfg.Keep}
 		answer, replayed, err = h.once(r, req, body)
 	}
-	h.answer(w, r, &answer, replayed, err)
+	outcome := h.answer(w, r, &answer, replayed, err)
+	if key == "" && (outcome == OutcomeFirst || outcome == OutcomeNotStored) {
+		return OutcomeWithoutKey
+	}
+	return outcome
 }
 
 // key is "" for a request that needs none.

@@ -8,10 +8,13 @@ import (
 )
 
 // answer is called after the transaction has ended.
-func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, replayed bool, err error) {
+func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, replayed bool, err error) Outcome {
 	if err == nil {
 		send(w, r, a, replayed)
-		return
+		if replayed {
+			return OutcomeReplayed
+		}
+		return OutcomeFirst
 	}
 	var said *unstored
 	switch class := dedupstore.ClassOf(err); {
@@ -20,24 +23,30 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, 
 			Type: ProblemInProgress, Title: "The request is being handled", Status: http.StatusConflict, retryAfter: h.cfg.RetryAfter,
 			Detail: "a request with this Idempotency-Key is being handled: repeat it later, with the same key",
 		}.write(w)
+		return OutcomeInProgress
 	case errors.Is(err, ErrOtherRequest):
 		problem{
 			Type: ProblemOtherRequest, Title: "Idempotency-Key was used for another request", Status: http.StatusUnprocessableEntity,
 			Detail: "a request with this Idempotency-Key had another method, path, query, media type or body: use a key of its own for each request, and repeat requests as they were",
 		}.write(w)
+		return OutcomeOtherRequest
 	case r.Context().Err() != nil: // it has been rolled back; whoever is still there may repeat it
 		h.unavailable().write(w)
+		return OutcomeInterrupted
 	case !errors.Is(err, dedupstore.ErrTxEnded) && errors.As(err, &said):
 		if said.err != nil && !errors.Is(said.err, ErrNotStored) {
 			h.log(r, "the handler failed, and was rolled back", said.err)
 		}
 		send(w, r, &said.answer, false)
+		return said.outcome()
 	case class == dedupstore.Unclassified, class == dedupstore.Permanent:
 		h.log(r, "the handler failed, and was rolled back", err)
 		h.failed().write(w)
+		return OutcomeFailed
 	default:
 		h.log(r, "the database could not be used ("+class.String()+")", err)
 		h.unavailable().write(w)
+		return OutcomeUnavailable
 	}
 }
 

@@ -56,6 +56,10 @@ type HandlerConfig struct {
 	// RetryAfter is what Retry-After says with 409 and 503, in full seconds. Default: DefaultRetryAfter.
 	RetryAfter time.Duration
 
+	// OnAnswer is called with what became of each request, after its answer was written, on the request's goroutine: for metrics, see
+	// idempotencymetrics.OnAnswer. r has been read; its Pattern is the route. It must return soon, and a panic is the request's. Default: none.
+	OnAnswer func(r *http.Request, outcome Outcome)
+
 	// Logger is told of handlers that failed and of a database that is away, with the method and the route of the request. Default:
 	// slog.Default().
 	Logger *slog.Logger

@@ -63,11 +63,12 @@ var table = map[string]allowed{
 	"internal/sqlstate": {},
 
 	// what measures one part by its Status: nobody else knows both that part and OpenTelemetry's metrics
-	"consumer/consumermetrics": {module: []string{"consumer", "internal/meter", "internal/names"}, others: []string{otel}},
-	"outbox/outboxmetrics":     {module: []string{"outbox", "internal/meter", "internal/names"}, others: []string{otel}},
-	"janitor/janitormetrics":   {module: []string{"janitor", "internal/meter", "internal/names"}, others: []string{otel}},
-	"internal/meter":           {module: []string{"internal/names"}, others: []string{otel}},
-	"internal/names":           {others: []string{otel}},
+	"consumer/consumermetrics":       {module: []string{"consumer", "internal/meter", "internal/names"}, others: []string{otel}},
+	"outbox/outboxmetrics":           {module: []string{"outbox", "internal/meter", "internal/names"}, others: []string{otel}},
+	"idempotency/idempotencymetrics": {module: []string{"idempotency", "internal/meter", "internal/names"}, others: []string{otel}},
+	"janitor/janitormetrics":         {module: []string{"janitor", "internal/meter", "internal/names"}, others: []string{otel}},
+	"internal/meter":                 {module: []string{"internal/names"}, others: []string{otel}},
+	"internal/names":                 {others: []string{otel}},
 
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
@@ -249,6 +250,7 @@ func TestBrokenArrowsAreFound(t *testing.T) {
 		"consumer/x.go:go.opentelemetry.io/otel/metric":                                  "may not depend on this module",
 		"consumer/consumermetrics/x.go:go.opentelemetry.io/otel/sdk/metric":              "choose an SDK",
 		"consumer/consumermetrics/x.go:github.com/einmal-go/einmal/outbox":               "points the other way",
+		"idempotency/x.go:go.opentelemetry.io/otel/metric":                               "may not depend on this module",
 		"consumer/message.go:github.com/IBM/sarama":                                      "nothing of Kafka's client",
 		"consumer/x.go:github.com/einmal-go/einmal/middleware":                           "points the other way",
 		"consumer/x.go:github.com/einmal-go/einmal/internal/servers":                     "points the other way",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/consumer/consumermetrics"
+	"github.com/einmal-go/einmal/idempotency/idempotencymetrics"
 	"github.com/einmal-go/einmal/janitor"
 	"github.com/einmal-go/einmal/janitor/janitormetrics"
 	"github.com/einmal-go/einmal/middleware"
@@ -100,6 +101,8 @@ func registered(t *testing.T) []string {
 	j, err := janitor.New(&sql.DB{}, schema.Postgres, janitor.Config{Tables: []janitor.Table{{Name: "processed_event", Column: "processed_at", Keep: 24 * 3600e9}}})
 	must(err)
 	_, err = janitormetrics.Register(j, &janitormetrics.Config{MeterProvider: r})
+	must(err)
+	_, err = idempotencymetrics.OnAnswer(&idempotencymetrics.Config{MeterProvider: r})
 	must(err)
 	return r.rows
 }

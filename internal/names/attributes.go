@@ -24,6 +24,8 @@ const (
 	ErrorType     = semconv.ErrorTypeKey
 	Stack         = semconv.ExceptionStacktraceKey
 	Table         = semconv.DBCollectionNameKey
+	HTTPMethod    = semconv.HTTPRequestMethodKey
+	HTTPRoute     = semconv.HTTPRouteKey
 )
 
 // Attributes of einmal.
@@ -40,6 +42,8 @@ const (
 	DeadKind     = attribute.Key("einmal.dead_letter.kind")    // why a message was given up
 	OutboxMode   = attribute.Key("einmal.outbox.mode")         // of a relay
 	SweepOutcome = attribute.Key("einmal.sweep.outcome")       // how a janitor's sweep ended
+
+	IdempotencyOutcome = attribute.Key("einmal.idempotency.outcome") // what became of a request with an Idempotency-Key
 )
 
 // Process is the operation of a consumer's handler, Send that of the outbox's relay.
@@ -53,6 +57,8 @@ var (
 	Kafka       = semconv.MessagingSystemKafka
 	TypeProcess = semconv.MessagingOperationTypeProcess
 	TypeSend    = semconv.MessagingOperationTypeSend
+
+	HTTPMethodOther = semconv.HTTPRequestMethodOther // of a method that is none of the conventions'
 )
 
 // TypeOf is the conventions' own rule for error.type: a method ErrorType, or the Go type.
@@ -62,7 +68,8 @@ func TypeOf(err error) string { return semconv.ErrorType(err).Value.AsString() }
 func Attributes() []string {
 	all := []attribute.Key{
 		System, OperationType, OperationName, Topic, Partition, Group, Offset, Tombstone, BodySize, BatchSize, MessageID, ErrorType, Stack, Table,
-		Consumer, Outcome, Attempt, Duplicate, Delay, Duration, Suppressed, TxOutcome, DeadKind, OutboxMode, SweepOutcome,
+		HTTPMethod, HTTPRoute,
+		Consumer, Outcome, Attempt, Duplicate, Delay, Duration, Suppressed, TxOutcome, DeadKind, OutboxMode, SweepOutcome, IdempotencyOutcome,
 	}
 	names := make([]string, len(all))
 	for i, key := range all {

@@ -59,3 +59,6 @@ var (
 	JanitorCreated = Instrument{"einmal.janitor.partitions.created", "{partition}", "Partitions that were created ahead."}
 	JanitorSweeps  = Instrument{"einmal.janitor.sweeps", "{sweep}", "Sweeps of a table, by how they ended."}
 )
+
+// IdempotencyRequests is measured by an idempotency.Handler, see idempotency/idempotencymetrics.
+var IdempotencyRequests = Instrument{"einmal.idempotency.requests", "{request}", "Requests that a Handler has answered, by what became of them."}

@@ -3,6 +3,8 @@ package observetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -219,6 +221,28 @@ var episodes = []episode{
 		for range 3 {
 			if _, err := j.Sweep(w.Context()); err == nil {
 				w.Fatal("a table that is not there was swept")
+			}
+		}
+		return before, w.scrape()
+	}},
+	{"requests whose COMMIT is lost", []string{"EinmalRequestsUnavailable"}, func(w *world) (scrape, scrape) {
+		cut := w.cutCommits()
+		pay := w.served()
+		for range 2 {
+			if status := pay("first", "{}"); status != http.StatusOK {
+				w.Fatalf("answered %d", status)
+			}
+		}
+		before := w.scrape()
+		for outcome, n := range map[string]float64{"first": 1, "replayed": 1, "unavailable": 0, "other_request": 0} {
+			if got := before.sum("einmal_idempotency_requests_total", `http_route="/orders/{id}/pay"`, `einmal_idempotency_outcome="`+outcome+`"`); got != n {
+				w.Errorf("%s: %v, want %v", outcome, got, n)
+			}
+		}
+		cut.Store(3)
+		for i := range 3 {
+			if status := pay(fmt.Sprint(i), "{}"); status != http.StatusServiceUnavailable {
+				w.Errorf("answered %d", status)
 			}
 		}
 		return before, w.scrape()

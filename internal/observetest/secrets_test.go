@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -69,6 +70,12 @@ func fullRun(w *world) {
 	_, err := w.janitor(janitor.Table{Name: "processed_event", Column: "processed_at", Keep: 24 * time.Hour}, janitor.Table{Name: "not_there", Column: "at", Keep: time.Hour}).Sweep(w.Context())
 	if err == nil {
 		w.Fatal("a table that is not there was swept")
+	}
+	pay := w.served()
+	for range 2 {
+		if status := pay(secrets["key"], secrets["payload"]); status != http.StatusOK {
+			w.Fatalf("answered %d", status)
+		}
 	}
 	stop() // so that all of a run is seen in lines, spans and metrics
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +26,9 @@ import (
 	"github.com/einmal-go/einmal/consumer/consumermetrics"
 	"github.com/einmal-go/einmal/deadletter/pgxdeadletter"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+	"github.com/einmal-go/einmal/idempotency"
+	"github.com/einmal-go/einmal/idempotency/idempotencymetrics"
+	"github.com/einmal-go/einmal/idempotency/pgxidempotency"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/janitor"
 	"github.com/einmal-go/einmal/janitor/janitormetrics"
@@ -175,6 +181,27 @@ func (w *world) janitor(tables ...janitor.Table) *janitor.Janitor {
 	_, err = janitormetrics.Register(j, &janitormetrics.Config{MeterProvider: w.meters})
 	w.must(err)
 	return j
+}
+
+// served is a service that answers requests with keys, measured and found by a ServeMux. It returns a client of it, whose request has been
+// counted when it returns.
+func (w *world) served() func(key, body string) (status int) {
+	w.Helper()
+	onAnswer, err := idempotencymetrics.OnAnswer(&idempotencymetrics.Config{MeterProvider: w.meters})
+	w.must(err)
+	handler, err := idempotency.NewHandler(pgxidempotency.New(w.pool, nil), func(ctx context.Context, tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
+		_, err := tx.Exec(ctx, "insert into effect values ('paid')")
+		return err
+	}, idempotency.HandlerConfig{SingleTenant: true, OnAnswer: onAnswer, Logger: w.logs.logger()})
+	w.must(err)
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", handler)
+	return func(key, body string) int {
+		answer, req := httptest.NewRecorder(), httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/orders/1/pay", strings.NewReader(body))
+		req.Header.Set("Idempotency-Key", key)
+		mux.ServeHTTP(answer, req)
+		return answer.Code
+	}
 }
 
 // run runs f until the test ends, or stop is called.
