@@ -15,7 +15,9 @@ func (s Status) Problem() string { return s.NotReady }
 // a message: errors have a type there, and their texts are in the log.
 func (s Status) MarshalJSON() ([]byte, error) {
 	now := time.Now()
-	j := statusJSON{Kind: "consumer", Phase: s.Phase, Ready: s.NotReady == "", NotReady: s.NotReady, Partitions: []partitionJSON{}}
+	j := statusJSON{
+		Kind: "consumer", Group: s.Group, Phase: s.Phase, Ready: s.NotReady == "", NotReady: s.NotReady, Partitions: []partitionJSON{}, Totals: s.Totals.json(),
+	}
 	for _, p := range s.Partitions {
 		j.Partitions = append(j.Partitions, p.json(now))
 	}
@@ -24,10 +26,37 @@ func (s Status) MarshalJSON() ([]byte, error) {
 
 type statusJSON struct {
 	Kind       string          `json:"kind"`
+	Group      string          `json:"group"`
 	Phase      Phase           `json:"phase"`
 	Ready      bool            `json:"ready"`
 	NotReady   string          `json:"not_ready,omitempty"`
 	Partitions []partitionJSON `json:"partitions"`
+	Totals     totalsJSON      `json:"totals"`
+}
+
+// totalsJSON is a Totals.
+type totalsJSON struct {
+	Rebalances    int64             `json:"rebalances"`
+	ShortSessions int64             `json:"short_sessions"`
+	Topics        []topicTotalsJSON `json:"topics"`
+}
+
+type topicTotalsJSON struct {
+	Topic         string  `json:"topic"`
+	Assigned      int64   `json:"assigned"`
+	Drained       int64   `json:"drained"`
+	DrainSeconds  float64 `json:"drain_seconds"`
+	DrainsCut     int64   `json:"drains_cut"`
+	OutOfRange    int64   `json:"out_of_range"`
+	PausedSeconds float64 `json:"paused_seconds"`
+}
+
+func (t *Totals) json() totalsJSON {
+	j := totalsJSON{Rebalances: t.Rebalances, ShortSessions: t.ShortSessions, Topics: []topicTotalsJSON{}}
+	for _, of := range t.Topics {
+		j.Topics = append(j.Topics, topicTotalsJSON{of.Topic, of.Assigned, of.Drained, of.DrainTime.Seconds(), of.DrainsCut, of.OutOfRange, of.Paused.Seconds()})
+	}
+	return j
 }
 
 // partitionJSON is a PartitionStatus. What is not known, or not there, is null or missing.
@@ -52,10 +81,11 @@ type partitionJSON struct {
 }
 
 type oldestJSON struct {
-	Offset   int64     `json:"offset"`
-	Since    time.Time `json:"since"`
-	Seconds  float64   `json:"seconds"`
-	Attempts int       `json:"failed_attempts"`
+	Offset   int64      `json:"offset"`
+	Since    time.Time  `json:"since"`
+	Seconds  float64    `json:"seconds"`
+	Due      *time.Time `json:"due"`
+	Attempts int        `json:"failed_attempts"`
 }
 
 type failingJSON struct {
@@ -76,7 +106,7 @@ func (p *PartitionStatus) json(now time.Time) partitionJSON {
 		j.FetchError, j.UnreadSince = p.FetchError.Error(), instant(p.Unread)
 	}
 	if p.Oldest >= 0 {
-		j.Oldest = &oldestJSON{p.Oldest, p.OldestSince.UTC(), max(0, now.Sub(p.OldestSince).Seconds()), p.OldestAttempts}
+		j.Oldest = &oldestJSON{p.Oldest, p.OldestSince.UTC(), max(0, now.Sub(p.OldestSince).Seconds()), instant(p.OldestDue), p.OldestAttempts}
 	}
 	if f := p.Failing; f != nil {
 		j.Failing = &failingJSON{f.Offset, f.Attempts, f.Since.UTC(), instant(f.RetryAt), errorKind(f.Err)}

@@ -137,26 +137,37 @@ type consumerFacts struct {
 	Phase      string `json:"phase"`
 	NotReady   string `json:"not_ready"`
 	Partitions []struct {
-		Topic      string `json:"topic"`
-		Partition  int32  `json:"partition"`
-		Lag        *int64 `json:"lag"`
-		Held       int    `json:"held"`
-		Running    int    `json:"running"`
-		Parked     int    `json:"parked"`
-		Paused     bool   `json:"paused"`
-		FetchError string `json:"fetch_error"`
-		Next       *int64 `json:"next_offset"`
-		Oldest     *struct {
-			Offset   int64   `json:"offset"`
-			Seconds  float64 `json:"seconds"`
-			Attempts int     `json:"failed_attempts"`
-		} `json:"oldest_open"`
-		Failing *struct {
+		Topic      string     `json:"topic"`
+		Partition  int32      `json:"partition"`
+		Lag        *int64     `json:"lag"`
+		Held       int        `json:"held"`
+		Running    int        `json:"running"`
+		Parked     int        `json:"parked"`
+		Paused     bool       `json:"paused"`
+		FetchError string     `json:"fetch_error"`
+		Next       *int64     `json:"next_offset"`
+		Oldest     *openFacts `json:"oldest_open"`
+		Failing    *struct {
 			Offset    int64  `json:"offset"`
 			Attempts  int    `json:"failed_attempts"`
 			ErrorType string `json:"error_type"`
 		} `json:"failing"`
 	} `json:"partitions"`
+}
+
+// openFacts are those of a message that is not finished.
+type openFacts struct {
+	Offset  int64      `json:"offset"`
+	Seconds float64    `json:"seconds"`
+	Due     *time.Time `json:"due"`
+}
+
+// since returns for how many seconds it has been open at that time, without those before it was due. Before, they are negative.
+func (o *openFacts) since(now time.Time) float64 {
+	if o.Due == nil {
+		return o.Seconds
+	}
+	return min(o.Seconds, now.Sub(*o.Due).Seconds())
 }
 
 type outboxFacts struct {
@@ -249,7 +260,7 @@ func (l *statusLimits) add(flags *flag.FlagSet) {
 func (l *statusLimits) exceeded(r *statusReport) (problems []string) {
 	for _, name := range r.names() {
 		if c := r.consumers[name]; c != nil {
-			problems = append(problems, l.late(name, c)...)
+			problems = append(problems, l.late(name, c, r.Time)...)
 		}
 		if o := r.outboxes[name]; o != nil && l.backlog >= 0 && seconds(o.OldestSeconds) > l.backlog {
 			problems = append(problems, fmt.Sprintf("%s: an event waits for %s, longer than %v", name, ago(o.OldestSeconds), l.backlog))
@@ -262,13 +273,13 @@ func (l *statusLimits) exceeded(r *statusReport) (problems []string) {
 }
 
 // late says which partitions are.
-func (l *statusLimits) late(name string, c *consumerFacts) (problems []string) {
+func (l *statusLimits) late(name string, c *consumerFacts, now time.Time) (problems []string) {
 	for _, p := range c.Partitions {
 		if l.lag >= 0 && p.Lag != nil && *p.Lag > l.lag {
 			problems = append(problems, fmt.Sprintf("%s: %s[%d] has a lag of %d, more than %d", name, p.Topic, p.Partition, *p.Lag, l.lag))
 		}
-		if l.open >= 0 && p.Oldest != nil && seconds(p.Oldest.Seconds) > l.open {
-			problems = append(problems, fmt.Sprintf("%s: %s[%d]@%d is open for %s, longer than %v", name, p.Topic, p.Partition, p.Oldest.Offset, ago(p.Oldest.Seconds), l.open))
+		if l.open >= 0 && p.Oldest != nil && seconds(p.Oldest.since(now)) > l.open {
+			problems = append(problems, fmt.Sprintf("%s: %s[%d]@%d is open for %s, longer than %v", name, p.Topic, p.Partition, p.Oldest.Offset, ago(p.Oldest.since(now)), l.open))
 		}
 	}
 	return problems

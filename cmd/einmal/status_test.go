@@ -41,6 +41,8 @@ func well() status.Sections {
 			return consumer.Status{Phase: consumer.Running, Partitions: []consumer.PartitionStatus{
 				{Topic: "orders", Partition: 0, Lag: 12, Next: 40, Oldest: 40, OldestSince: time.Now().Add(-time.Hour), Held: 2, Running: 1, Parked: 1},
 				{Topic: "orders", Partition: 1, Lag: -1, Next: -1, Oldest: -1},
+				{Topic: "orders.retry.1h", OldestSince: time.Now().Add(-time.Hour), OldestDue: time.Now().Add(time.Hour), Held: 1, Parked: 1},
+				{Topic: "orders.retry.5h", OldestSince: time.Now().Add(-5 * time.Hour), OldestDue: time.Now().Add(-10 * time.Minute), Held: 1, Parked: 1},
 			}}, nil
 		},
 		"relay": func(context.Context) (any, error) {
@@ -57,7 +59,7 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	url := serve(t, status.Handler(well(), nil))
 	r := einmal(t, "", "status", url)
-	r.want(t, exitOK, "healthy, as of 20", "orders: consumer, running, ready, partitions 2", "@40 1h0m", "relay: outbox, relay a, single-phase, running", "backlog 3, oldest 1m0s, blocked 0",
+	r.want(t, exitOK, "healthy, as of 20", "orders: consumer, running, ready, partitions 4", "@40 1h0m", "relay: outbox, relay a, single-phase, running", "backlog 3, oldest 1m0s, blocked 0",
 		"dead: dead letters 3: gave_up 2, permanent 1", `build: {"version":"v1`)
 	if strings.Contains(r.out, "\x1b") {
 		t.Errorf("it lets the service control the terminal: %q", r.out)
@@ -70,10 +72,14 @@ func TestStatus(t *testing.T) {
 	for flag, says := range map[string]string{
 		"-max-lag=11":      "orders: orders[0] has a lag of 12, more than 11",
 		"-max-open=30m":    "orders: orders[0]@40 is open for 1h0m",
+		"-max-open=9m":     "orders: orders.retry.5h[0]@0 is open for 10m0",
 		"-max-backlog=30s": "relay: an event waits for 1m0s, longer than 30s",
 		"-max-dead=2":      "dead: there are 3 dead letters, more than 2",
 	} {
 		einmal(t, "", "status", flag, url).want(t, exitNo, "not healthy", "problems:", says)
+	}
+	if r := einmal(t, "", "status", "-max-open=9m", url); strings.Contains(r.out, "retry.1h[0]@0 is open") {
+		t.Errorf("a message that is not due is called open: %s", r.out)
 	}
 	einmal(t, "", "status", "-max-lag=12", "-max-open=2h", "-max-backlog=2m", "-max-dead=3", url).want(t, exitOK)
 }

@@ -133,22 +133,22 @@ func checkRules(t *testing.T, path string, numbers []string) {
 	}
 }
 
-// TestNamesInOtherDocuments checks the tests that are named in tables elsewhere.
-func TestNamesInOtherDocuments(t *testing.T) {
+// TestNamesInDocuments checks the tests that are named anywhere.
+func TestNamesInDocuments(t *testing.T) {
 	t.Parallel()
 	tests := testsOf(t, os.DirFS(root))
-	text, err := os.ReadFile(root + "/docs/stores.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := testName.FindAllStringSubmatch(string(text), -1)
-	for _, m := range found {
-		if err := tests.find(m[1]); err != nil {
-			t.Error(err)
+	all := documents(t)
+	for path, text := range all {
+		for _, m := range testName.FindAllStringSubmatch(text, -1) {
+			if err := tests.find(m[1]); err != nil && m[1] != "package.Test/subtest" { // the form itself
+				t.Errorf("%s: %v", path, err)
+			}
 		}
 	}
-	if len(found) < 20 {
-		t.Errorf("%d names: were all found?", len(found))
+	for name, fewest := range map[string]int{"stores": 20, "status": 8, "calls": 1} {
+		if found := testName.FindAllString(all[filepath.Join(root, "docs", name+".md")], -1); len(found) < fewest {
+			t.Errorf("docs/%s.md: %d names: were all found?", name, len(found))
+		}
 	}
 }
 
