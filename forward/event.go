@@ -9,6 +9,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlstate"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -48,23 +49,10 @@ func write[Tx any](ctx context.Context, events Events[Tx], tx Tx, e outbox.Event
 		return err
 	}
 	err = fmt.Errorf("forward: write to the outbox: %w", err)
-	if strings.HasPrefix(stateOf(err), "42") {
+	if strings.HasPrefix(sqlstate.Of(err), "42") {
 		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%w: the component outbox of package schema has the SQL to run", err))
 	}
 	return err
-}
-
-// stateOf returns the SQLSTATE of a server's answer, or "".
-func stateOf(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	var fields interface{ Field(k byte) string }
-	if errors.As(err, &fields) {
-		return fields.Field('C')
-	}
-	return ""
 }
 
 // legalTopic is what Kafka allows, but for the names . and .. .

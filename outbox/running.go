@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/sqlstate"
 )
 
 // running is a Relay from the start of Run to its end.
@@ -194,29 +196,16 @@ func isMisconfigured(err error) bool {
 	if errors.Is(err, ErrOtherMode) {
 		return true
 	}
-	switch code := sqlState(err); code {
+	switch code := sqlstate.Of(err); code {
 	case "42P01", "42703", "42501", "3F000", "28P01", "28000", "3D000", "25006":
 		return true
 	}
 	return false
 }
 
-// sqlState returns the SQLSTATE of a server's answer. It knows pgx, bun's pgdriver, and drivers that do as one of them.
-func sqlState(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	var fields interface{ Field(k byte) string }
-	if errors.As(err, &fields) {
-		return fields.Field('C')
-	}
-	return ""
-}
-
 // explained adds what to do about a table that is missing.
 func (r *running) explained(err error) error {
-	switch sqlState(err) {
+	switch sqlstate.Of(err) {
 	case "42P01", "3F000":
 		return fmt.Errorf("%w: run the SQL of schema.Postgres.SQL(cfg, schema.Outbox)", err)
 	case "42501":

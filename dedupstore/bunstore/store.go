@@ -13,6 +13,7 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 	"github.com/einmal-go/einmal/dedupstore/internal/sqltx"
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
+	"github.com/einmal-go/einmal/internal/bundriver"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -48,7 +49,9 @@ func New(db *bun.DB, cfg *sqlstore.Config) *Store {
 		name, invalid = dialectOf(db)
 	}
 	if name == schema.Postgres {
-		driver.Check = preparesNothing
+		driver.Check = func(ctx context.Context, ask record.Query) error {
+			return bundriver.PreparesNothing(ctx, "bunstore", ask)
+		}
 	}
 	driver, texts, unknown := sqltx.ForDialect(driver, "bunstore", name, full)
 	return &Store{sqltx.New(driver, texts, full, errors.Join(invalid, unknown, full.Validate()))}
@@ -63,21 +66,6 @@ func dialectOf(db *bun.DB) (schema.Dialect, error) {
 	default:
 		return schema.Postgres, fmt.Errorf("bun's dialect %v is not supported: use pgdialect or sqlitedialect", name)
 	}
-}
-
-// preparedSQL finds itself among the session's prepared statements, if the driver prepares what it is given.
-const preparedSQL = "select count(*)::text from pg_prepared_statements where statement like '%einmal looks for this text%'"
-
-// preparesNothing reports a driver that prepares each text, and keeps it: bun writes the values into the texts.
-func preparesNothing(ctx context.Context, ask record.Query) error {
-	n, err := ask(ctx, preparedSQL)
-	switch {
-	case err != nil:
-		return dedupstore.WithClass(dedupstore.Unavailable, fmt.Errorf("bunstore: look for prepared statements: %w", err))
-	case n != "0":
-		return dedupstore.WithClass(dedupstore.Misconfigured, errors.New("bunstore: the driver prepares every text, and bun writes the values into the texts, so that every session keeps hundreds of useless statements: set default_query_exec_mode=exec in the URL"))
-	}
-	return nil
 }
 
 // Once implements dedupstore.Store. At most one less than the pool's MaxOpenConns run at once, if that is set, so that the rest of

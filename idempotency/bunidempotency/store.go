@@ -14,6 +14,7 @@ import (
 	"github.com/einmal-go/einmal/idempotency"
 	"github.com/einmal-go/einmal/idempotency/internal/idemsql"
 	"github.com/einmal-go/einmal/idempotency/sqlidempotency"
+	"github.com/einmal-go/einmal/internal/bundriver"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -46,6 +47,8 @@ func New(db *bun.DB, cfg *sqlidempotency.Config) *Store {
 		driver.Ask = idemsql.AskSQL(db.DB)
 		if db.Dialect().Name() == dialect.SQLite {
 			in = schema.SQLite
+		} else {
+			driver.Check = func(ctx context.Context) error { return bundriver.PreparesNothing(ctx, "bunidempotency", driver.Ask) }
 		}
 	}
 	return &Store{idemsql.New("bunidempotency", driver, in, idemsql.Config{

@@ -3,6 +3,7 @@ package bunidempotency_test
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -50,6 +51,30 @@ func TestSQLite(t *testing.T) {
 		h.Waits, h.FailureStays = true, true
 		return h
 	})
+}
+
+// pgx's default mode prepares each of bun's texts, those of the handlers.
+func TestCheckFindsADriverThatPrepares(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	for mode, fine := range map[pgx.QueryExecMode]bool{
+		pgx.QueryExecModeCacheStatement: false, pgx.QueryExecModeCacheDescribe: true, pgx.QueryExecModeExec: true, pgx.QueryExecModeSimpleProtocol: true,
+	} {
+		cfg, err := pgx.ParseConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.DefaultQueryExecMode = mode
+		db := stdlib.OpenDB(*cfg)
+		if _, err := db.ExecContext(t.Context(), schema.Postgres.SQL(nil, schema.Idempotency), pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+		err = bunidempotency.New(bun.NewDB(db, pgdialect.New()), nil).Check(t.Context())
+		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "bunidempotency: the driver prepares every text") {
+			t.Errorf("%v: Check: %v", mode, err)
+		}
+		_ = db.Close()
+	}
 }
 
 func pgxExec(t testing.TB, url string) *sql.DB {

@@ -38,7 +38,7 @@ var table = map[string]allowed{
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
-	"outbox":               {module: []string{"schema", "internal/kafkaconf", "internal/names"}, others: []string{sarama, otel}},
+	"outbox":               {module: []string{"schema", "internal/kafkaconf", "internal/names", "internal/sqlstate"}, others: []string{sarama, otel}},
 	"outbox/pgxoutbox":     {module: []string{"outbox"}, others: []string{pgx}},
 	"outbox/sqloutbox":     {module: []string{"outbox"}},
 	"outbox/bunoutbox":     {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
@@ -47,7 +47,7 @@ var table = map[string]allowed{
 	"internal/topicwindow": {module: []string{"internal/kafkaconf"}, others: []string{sarama}},
 
 	// forward writes messages to the outbox; it knows no driver and no client
-	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox"}},
+	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox", "internal/sqlstate"}},
 
 	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
 	"idempotency":                     {module: []string{"dedupstore"}},
@@ -57,10 +57,11 @@ var table = map[string]allowed{
 	"idempotency/pgxidempotency":      {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
 	"idempotency/sqlidempotency":      {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},
 	"idempotency/bunidempotency": {
-		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "schema"},
+		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "internal/bundriver", "schema"},
 		others: []string{bun},
 	},
-	"internal/sqlstate": {},
+	"internal/sqlstate":  {},
+	"internal/bundriver": {module: []string{"dedupstore"}},
 
 	// what measures one part by its Status: nobody else knows both that part and OpenTelemetry's metrics
 	"consumer/consumermetrics":       {module: []string{"consumer", "internal/meter", "internal/names"}, others: []string{otel}},
@@ -76,7 +77,7 @@ var table = map[string]allowed{
 	"dedupstore/pgxstore":   {module: []string{"dedupstore", "dedupstore/internal/record"}, others: []string{pgx}},
 	"dedupstore/sqlstore":   {module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "schema"}},
 	"dedupstore/bunstore": {
-		module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "dedupstore/sqlstore", "schema"},
+		module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "dedupstore/sqlstore", "internal/bundriver", "schema"},
 		others: []string{bun},
 	},
 
@@ -85,7 +86,7 @@ var table = map[string]allowed{
 	"deadletter/bundeadletter": {module: []string{"deadletter", "deadletter/internal/deadsql", "deadletter/sqldeadletter", "schema"}, others: []string{bun}},
 
 	// what the tables of dead letters, and their tests, share
-	"deadletter/internal/deadsql":  {module: []string{"deadletter", "dedupstore", "schema"}},
+	"deadletter/internal/deadsql":  {module: []string{"deadletter", "dedupstore", "schema", "internal/sqlstate"}},
 	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlstate"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -23,7 +24,7 @@ func (b *base) explain(what string, err error) error {
 
 // misconfigured reports whether a table, a column or a privilege is missing.
 func misconfigured(err error) bool {
-	switch stateOf(err) {
+	switch sqlstate.Of(err) {
 	case "42P01", "42703", "42501", "42804", "23502", "428C9": // the last ones: a column of another type, not null, or generated
 		return true
 	case "":
@@ -31,19 +32,6 @@ func misconfigured(err error) bool {
 		return strings.Contains(text, "no such table") || strings.Contains(text, "no column named") || strings.Contains(text, "no such column")
 	}
 	return false
-}
-
-// stateOf returns the SQLSTATE of a server's answer, or "".
-func stateOf(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	var fields interface{ Field(k byte) string }
-	if errors.As(err, &fields) {
-		return fields.Field('C')
-	}
-	return ""
 }
 
 // check compares a table with that of package schema, leaving out what its caller can do without, and then has the database plan a
@@ -73,7 +61,7 @@ func (b *base) check(ctx context.Context, component schema.Component, without fu
 
 // unable is the error of a check that could not be made.
 func (b *base) unable(ctx context.Context, err error) error {
-	if ctx.Err() == nil && !misconfigured(err) && !strings.HasPrefix(stateOf(err), "42") {
+	if ctx.Err() == nil && !misconfigured(err) && !strings.HasPrefix(sqlstate.Of(err), "42") {
 		err = fmt.Errorf("%w: %w", dedupstore.ErrUnavailable, err)
 	}
 	return b.explain("look at the tables", err)

@@ -31,10 +31,13 @@ func (s *Store[Tx]) Check(ctx context.Context) error {
 		}
 		return errProbed
 	})
-	if errors.Is(err, errProbed) {
+	if !errors.Is(err, errProbed) {
+		return err
+	}
+	if s.driver.Check == nil {
 		return nil
 	}
-	return err
+	return s.driver.Check(ctx)
 }
 
 // reachable reports what is wrong with the configuration, and a database that does not answer.
@@ -45,7 +48,7 @@ func (s *Store[Tx]) reachable(ctx context.Context) error {
 // examine reports what makes the table unfit, with what to run.
 func (s *Store[Tx]) examine(ctx context.Context) error {
 	in := &schema.Config{Schema: s.cfg.Schema, Tables: map[string]string{DefaultTable: s.cfg.Table}}
-	found, err := s.dialect.Check(ctx, s.Ask, in, schema.Idempotency)
+	found, err := s.dialect.Check(ctx, s.driver.Ask, in, schema.Idempotency)
 	if err != nil {
 		return dedupstore.WithClass(dedupstore.Unavailable, fmt.Errorf("%s: %w", s.name, err))
 	}

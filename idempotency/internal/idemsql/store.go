@@ -27,6 +27,9 @@ type Driver[Tx any] struct {
 
 	// Ask runs a query outside of any transaction.
 	Ask schema.Query
+
+	// Check looks for what would do harm, if it is not nil.
+	Check func(ctx context.Context) error
 }
 
 // Config is where the table is, and how long an own statement may take.
@@ -38,7 +41,8 @@ type Config struct {
 
 // Store is the store. It is safe for concurrent use.
 type Store[Tx any] struct {
-	Driver[Tx]
+	dedupstore.Transactor[Tx]
+	driver Driver[Tx]
 
 	name    string // begins each error
 	cfg     Config
@@ -49,7 +53,7 @@ type Store[Tx any] struct {
 // New returns the store of that name. What is wrong with the configuration is the error of the driver's InTx.
 func New[Tx any](name string, driver Driver[Tx], in schema.Dialect, cfg Config) *Store[Tx] {
 	cfg.Table = cmp.Or(cfg.Table, DefaultTable)
-	return &Store[Tx]{driver, name, cfg, in, dialectOf(in, tableSQL(cfg.Schema, cfg.Table))}
+	return &Store[Tx]{driver.Transactor, driver, name, cfg, in, dialectOf(in, tableSQL(cfg.Schema, cfg.Table))}
 }
 
 // Once implements idempotency.Store.
@@ -134,7 +138,7 @@ func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a
 func (s *Store[Tx]) run(ctx context.Context, tx Tx, what string, steps ...Step) error {
 	limited, stop := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer stop()
-	err := s.Run(limited, tx, steps...)
+	err := s.driver.Run(limited, tx, steps...)
 	switch {
 	case err == nil:
 		return nil
