@@ -20,7 +20,8 @@ type ProviderConfig struct {
 	Faults func(ProviderCall) Fault
 
 	// Effect makes the answer to a request that takes effect, with the effect, if the test wants one of its own beside the
-	// Provider's count. It may run for several keys at once, for one key never. Defaults to 201 and {"id":"<number of the effect>"}.
+	// Provider's count. It may run for several keys at once, for one key never. A panic is no effect: the connection is cut, and the
+	// key is as it was before. Defaults to 201 and {"id":"<number of the effect>"}.
 	Effect func(r *http.Request, body []byte) (status int, answer []byte)
 
 	// InProgress is how often a key is answered by 409 after FailDuring or DropDuring, before its answer is there. Defaults to 1.
@@ -189,12 +190,18 @@ func (p *Provider) claim(call ProviderCall) (key *providerKey, status int, title
 
 // effect counts, and keeps the answer for the key.
 func (p *Provider) effect(r *http.Request, call ProviderCall, key *providerKey) {
-	number := p.count(call)
+	number, done := p.count(call), false
+	defer func() {
+		if !done {
+			p.takeBack(call)
+		}
+	}()
 	status, answer := http.StatusCreated, []byte(`{"id":"`+strconv.Itoa(number)+`"}`)
 	if p.cfg.Effect != nil {
 		r.Body = io.NopCloser(bytes.NewReader(call.Body))
 		status, answer = p.cfg.Effect(r, call.Body)
 	}
+	done = true
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key.status, key.answer, key.running = status, answer, false
@@ -209,6 +216,16 @@ func (p *Provider) count(call ProviderCall) int {
 	p.total++
 	p.effects[call.Key]++
 	return p.total
+}
+
+// takeBack forgets an effect that did not come about. Its number stays used.
+func (p *Provider) takeBack(call ProviderCall) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.keys, call.Key)
+	if p.effects[call.Key]--; p.effects[call.Key] == 0 {
+		delete(p.effects, call.Key)
+	}
 }
 
 // answer writes what the fault leaves of the answer.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,44 @@ func TestProviderHonoursKeys(t *testing.T) {
 	}
 	if got, want := p.Effects(), map[string]int{"key-1": 1, "key-2": 1, `a"b\c`: 1}; !maps.Equal(got, want) {
 		t.Errorf("effects %v, want %v", got, want)
+	}
+}
+
+// A panic of the test's Effect, or its end by Goexit as t.FailNow does, is no effect: the key is free, for another request too.
+func TestProviderWhoseEffectPanics(t *testing.T) {
+	t.Parallel()
+	for what, fail := range map[string]func(){"panic": func() { panic(http.ErrAbortHandler) }, "Goexit": runtime.Goexit} {
+		for _, field := range []string{`"key-1"`, ""} {
+			fails := true
+			p := idempotencytest.NewProvider(&idempotencytest.ProviderConfig{KeyOptional: true, Effect: func(_ *http.Request, body []byte) (int, []byte) {
+				if fails {
+					fail()
+				}
+				return http.StatusOK, body
+			}})
+			attempt := func(body string) (status int) {
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { _ = recover() }() // as a server does
+					answer, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/charges", strings.NewReader(body))
+					if field != "" {
+						r.Header.Set("Idempotency-Key", field)
+					}
+					p.ServeHTTP(answer, r)
+					status = answer.Code
+				}()
+				<-done
+				return status
+			}
+			if status := attempt("a"); status != 0 || len(p.Effects()) != 0 {
+				t.Errorf("%s %s: answered %d, effects %v", what, field, status, p.Effects())
+			}
+			fails = false
+			if status := attempt("b"); status != http.StatusOK || !maps.Equal(p.Effects(), map[string]int{strings.Trim(field, `"`): 1}) {
+				t.Errorf("%s %s: then answered %d, effects %v", what, field, status, p.Effects())
+			}
+		}
 	}
 }
 
