@@ -11,8 +11,16 @@ import (
 // WriterFunc.
 type Writer[Tx any] interface {
 	// Write writes rec through tx, whose caller commits. It must not keep rec or its bytes. It must be safe for concurrent use,
-	// and may be a dedupstore.Checker. Its errors must not repeat a part of the message.
+	// and may be a dedupstore.Checker or a TxChecker. Its errors must not repeat a part of the message.
 	Write(ctx context.Context, tx Tx, rec *Record) error
+}
+
+// TxChecker is a Writer that can tell only in a transaction whether it will work. middleware.DeadLetter asks it at the start, if its store is
+// a dedupstore.Transactor.
+type TxChecker[Tx any] interface {
+	// CheckTx reports what would make every Write fail, a missing table for example, with what to run. It may write through tx, whose
+	// caller rolls back.
+	CheckTx(ctx context.Context, tx Tx) error
 }
 
 // WriterFunc is a function that is a Writer.

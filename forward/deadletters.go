@@ -58,8 +58,9 @@ const (
 // headers say why it is there. There must be no consumer on topic that writes its dead letters to topic; where that is seen, the message
 // stays, and the error says so.
 //
-// events must belong to the store that DeadLetter has. The tables are the component schema.Outbox; that they are missing is noticed when
-// the first dead letter is written, and keeps its message where it is.
+// events must belong to the store that DeadLetter has. The tables are the component schema.Outbox; that they are missing is reported by Run at
+// its start, if the store is a dedupstore.Transactor. Where it is noticed later, the message stays where it is. In a deadletter.WriterFunc that
+// calls it the writer is not asked at the start.
 func DeadLetters[Tx any](events Events[Tx], topic string, cfg *DeadLettersConfig) deadletter.Writer[Tx] {
 	d := &deadLetters[Tx]{events: events, topic: topic}
 	if cfg != nil {
@@ -90,6 +91,14 @@ var errOwnTopic = dedupstore.WithClass(dedupstore.Misconfigured,
 
 // Check implements dedupstore.Checker: it reports arguments that are wrong.
 func (d *deadLetters[Tx]) Check(context.Context) error { return d.invalid }
+
+// CheckTx implements deadletter.TxChecker: it writes an event, which its caller rolls back.
+func (d *deadLetters[Tx]) CheckTx(ctx context.Context, tx Tx) error {
+	if d.invalid != nil {
+		return d.invalid
+	}
+	return write(ctx, d.events, tx, outbox.Event{Topic: d.topic})
+}
 
 // Write implements deadletter.Writer.
 func (d *deadLetters[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Record) error {

@@ -143,3 +143,22 @@ func TestDeadLettersWithoutAnOutbox(t *testing.T) {
 		}
 	})
 }
+
+// A consumer whose dead letters have nowhere to go does not start; the check leaves nothing behind.
+func TestDeadLettersAreCheckedAtTheStart(t *testing.T) {
+	t.Parallel()
+	eachDriver(t, func(t *testing.T, f *fixture, k *kit) {
+		c, err := consumer.New(consumer.Config{
+			Brokers: []string{"b:1"}, Group: "g", Middleware: []consumer.Middleware{k.checked("orders.dead")},
+			Topics: map[string]consumer.Topic{"orders": {Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })}},
+		})
+		must(t, err)
+		must(t, c.Check(t.Context()))
+		f.want(0, 0, 0)
+		f.exec("drop table outbox_event")
+		err = c.Check(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "outbox_event") || !strings.Contains(err.Error(), "the component outbox of package schema has the SQL") || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+			t.Errorf("without an outbox: %v", err)
+		}
+	})
+}

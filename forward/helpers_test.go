@@ -123,6 +123,7 @@ type kit struct {
 	bury    func(ctx context.Context, rec *deadletter.Record) error // writes a dead letter, with its record, to the table
 	record  func(ctx context.Context, key dedupstore.Key) (ran bool, err error)
 	topic   func(topic string, cfg *forward.DeadLettersConfig, after error) consumer.Middleware // DeadLetter to a topic, whose transaction after spoils
+	checked func(topic string) consumer.Middleware                                              // DeadLetter to a topic, with nothing between
 	redrive func(ctx context.Context, cfg *forward.RedriveConfig) (deadletter.Report, error)
 	dedup   func(handle func(msg *consumer.Message) error) consumer.Handler // writes an effect
 }
@@ -151,6 +152,9 @@ func kitOf[Tx any](s store[Tx], table deadletter.Table[Tx], events forward.Event
 				return after
 			})
 			return middleware.DeadLetter(s, write, &middleware.DeadLetterConfig{Logger: quiet()})
+		},
+		checked: func(topic string) consumer.Middleware {
+			return middleware.DeadLetter(s, forward.DeadLetters(events, topic, nil), &middleware.DeadLetterConfig{Logger: quiet()})
 		},
 		redrive: func(ctx context.Context, cfg *forward.RedriveConfig) (deadletter.Report, error) {
 			return forward.Redrive[Tx](ctx, s, table, events, cfg)

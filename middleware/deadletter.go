@@ -64,7 +64,7 @@ var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
 // takes, the message stays and is tried again, after 1 s, then twice as long each time up to 1 min: the answer is a
 // consumer.RetryAfter, so that OnFailure does not see it.
 //
-// Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker.
+// Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker, and dead if it is a deadletter.TxChecker.
 func DeadLetter[Tx any](store dedupstore.Store[Tx], dead deadletter.Writer[Tx], cfg *DeadLetterConfig) consumer.Middleware {
 	d := deadLetter[Tx]{store: store, dead: dead}
 	if cfg != nil {
@@ -127,7 +127,10 @@ func (d *deadLetter[Tx]) Check(ctx context.Context) error {
 	if d.invalid != nil {
 		return d.invalid
 	}
-	return errors.Join(checkIfAble(ctx, d.store), checkIfAble(ctx, d.dead))
+	if err := errors.Join(checkIfAble(ctx, d.store), checkIfAble(ctx, d.dead)); err != nil {
+		return err
+	}
+	return checkInTx(ctx, d.store, d.dead)
 }
 
 // Handle implements consumer.Handler.

@@ -45,8 +45,34 @@ func checkIfAble(ctx context.Context, what any) error {
 	if !ok {
 		return nil
 	}
-	err := c.Check(ctx)
-	if errors.Is(err, dedupstore.ErrUnavailable) {
+	return askedAgain(c.Check(ctx))
+}
+
+// errChecked rolls back what a check has written.
+var errChecked = errors.New("rolled back on purpose")
+
+// checkInTx asks a writer that can tell in a transaction of store.
+func checkInTx[Tx any](ctx context.Context, store dedupstore.Store[Tx], dead deadletter.Writer[Tx]) error {
+	checker, ok := dead.(deadletter.TxChecker[Tx])
+	transactor, able := store.(dedupstore.Transactor[Tx])
+	if !ok || !able {
+		return nil
+	}
+	err := transactor.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		if err := checker.CheckTx(ctx, tx); err != nil {
+			return err
+		}
+		return errChecked
+	})
+	if errors.Is(err, errChecked) {
+		return nil
+	}
+	return askedAgain(err)
+}
+
+// askedAgain makes the error of a database that does not answer one after which the check is repeated.
+func askedAgain(err error) error {
+	if errors.Is(err, dedupstore.ErrUnavailable) || dedupstore.ClassOf(err) == dedupstore.Unavailable {
 		return consumer.RetryAfter(checkAgain, err)
 	}
 	return err

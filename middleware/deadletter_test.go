@@ -331,3 +331,44 @@ func TestDeadLetterChecks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// txChecking is a writer that tells in a transaction whether it works.
+type txChecking struct {
+	cemetery
+	says error
+}
+
+func (w *txChecking) CheckTx(context.Context, *tx) error { return w.says }
+
+// transacting is a store that is a dedupstore.Transactor.
+type transacting struct {
+	*store
+	rolledBack int
+}
+
+func (s *transacting) InTx(ctx context.Context, fn func(ctx context.Context, tx *tx) error) error {
+	err := fn(ctx, &tx{})
+	if err != nil {
+		s.rolledBack++
+	}
+	return err
+}
+
+// A writer that can tell is asked at the start, in a transaction that is rolled back, and again while the database does not answer.
+func TestDeadLetterChecksInATransaction(t *testing.T) {
+	t.Parallel()
+	missing := errors.New("no table outbox_event")
+	for _, tc := range []struct {
+		says  error
+		again bool
+	}{{nil, false}, {missing, false}, {dedupstore.WithClass(dedupstore.Unavailable, missing), true}, {dedupstore.ErrUnavailable, true}} {
+		s := &transacting{store: &store{}}
+		err := check(t, middleware.DeadLetter[*tx](s, &txChecking{says: tc.says}, nil)(returning(nil)))
+		if _, again := consumer.Delay(err); again != tc.again || !errors.Is(err, tc.says) || s.rolledBack != 1 {
+			t.Errorf("%v: %v, asked again %v, rolled back %d times", tc.says, err, again, s.rolledBack)
+		}
+		if err := check(t, middleware.DeadLetter[*tx](&store{}, &txChecking{says: tc.says}, nil)(returning(nil))); err != nil {
+			t.Errorf("a store without transactions of its own: %v", err)
+		}
+	}
+}
