@@ -88,6 +88,10 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
+	if err := serverstest.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the databases:", err)
+		code = max(code, 1)
+	}
 	if code == 0 {
 		code = leaks()
 	}

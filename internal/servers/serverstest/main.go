@@ -22,7 +22,7 @@ import (
 // metrics ticker is the one goroutine that may stay: it belongs to its library's life and cannot be stopped.
 func Main(m *testing.M) {
 	code := m.Run()
-	if err := errors.Join(pooler.close(), version17.close(), shared.close()); err != nil {
+	if err := Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the databases:", err)
 		code = max(code, 1)
 	}
@@ -31,6 +31,10 @@ func Main(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// Stop stops the databases that were started for this test binary. Main calls it; a TestMain that has servers of its own to stop, and so cannot use
+// Main, must. No test may run any more.
+func Stop() error { return errors.Join(pooler.close(), version17.close(), shared.close()) }
 
 // leaks looks for goroutines of tests that passed. Those of a test that failed say nothing.
 func leaks() int {
