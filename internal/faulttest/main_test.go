@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
@@ -77,7 +78,7 @@ func TestMain(m *testing.M) {
 		os.Exit(childMain(text))
 	}
 	flag.Parse()
-	moreAtOnce()
+	childtest.MoreAtOnce(6) // they mostly wait for the group's time-outs
 	code := m.Run()
 	fmt.Print(results.String()) //nolint:forbidigo // it is for the reader of the tests' output
 	if started {
@@ -96,17 +97,6 @@ func TestMain(m *testing.M) {
 		code = leaks()
 	}
 	os.Exit(code)
-}
-
-// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for the group's
-// time-outs.
-func moreAtOnce() {
-	const parallel = "test.parallel"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
-	if !given {
-		_ = flag.Set(parallel, "6")
-	}
 }
 
 // leaks looks for goroutines of tests that passed.

@@ -1,12 +1,10 @@
 package outboxtest_test
 
 import (
-	"cmp"
 	"flag"
-	"os"
-	"strconv"
 	"testing"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
@@ -14,32 +12,13 @@ var kills = flag.Int("outbox.kills", 0, "random kills in TestKilledAtRandom (def
 
 // TestMain is also the main of the children: a test starts the program that it runs in.
 func TestMain(m *testing.M) {
-	if text := os.Getenv(envOrders); text != "" {
-		os.Exit(childMain(text))
-	}
+	childtest.Main(envOrders, childMain)
 	flag.Parse()
-	moreAtOnce()
+	childtest.MoreAtOnce(8) // they mostly wait for leases
 	serverstest.Main(m)
-}
-
-// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for leases.
-func moreAtOnce() {
-	const parallel = "test.parallel"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
-	if !given {
-		_ = flag.Set(parallel, "8")
-	}
 }
 
 func randomKills(t *testing.T) int {
 	t.Helper()
-	if *kills > 0 {
-		return *kills
-	}
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("EINMAL_OUTBOX_KILLS"), "12"))
-	if err != nil || n < 1 {
-		t.Fatalf("EINMAL_OUTBOX_KILLS is no number of kills: %v", err)
-	}
-	return n
+	return childtest.Kills(t, *kills, "EINMAL_OUTBOX_KILLS", 12)
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ func outboxBench(ctx context.Context, args []string) error {
 	rows := fs.Int("rows", 50_000, "rows per round")
 	size := fs.Int("size", 200, "bytes of a value")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
-	only := fs.String("only", "", "measure only the sides whose names begin with this")
+	only := fs.String("only", "", "a regular expression: measure only the sides whose names it matches")
 	seconds := fs.Int("latency", 10, "seconds at 100 events/s for each latency; 0 leaves it out")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -41,9 +42,13 @@ func outboxBench(ctx context.Context, args []string) error {
 		*rows, *size, keys, d.kafka.Origin, d.database.Origin, machine())
 	var sides []side
 	if *rounds > 0 {
-		sides = slices.DeleteFunc(b.sides(), func(s side) bool { return !strings.HasPrefix(s.name, *only) })
+		names, err := regexp.Compile(*only)
+		if err != nil {
+			return fmt.Errorf("-only: %w", err)
+		}
+		sides = slices.DeleteFunc(b.sides(), func(s side) bool { return !names.MatchString(s.name) })
 		if len(sides) == 0 {
-			return fmt.Errorf("-only %s: there is no such side", *only)
+			return fmt.Errorf("-only %s: it matches no side", *only)
 		}
 		results, err := interleave(ctx, *rounds, sides)
 		if err != nil {

@@ -59,7 +59,8 @@ func WithSASL(password string) func(*sarama.Config) {
 func (b *Broker) RefuseCredentials() {
 	b.Fake.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.Fake.KeepControl()
-		res := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		res := kmsg.NewPtrSASLAuthenticateResponse()
+		res.Version = req.GetVersion()
 		res.ErrorCode = kerr.SaslAuthenticationFailed.Code
 		message := "Authentication failed: Invalid username or password"
 		res.ErrorMessage = &message
