@@ -10,6 +10,7 @@ install_packages() {
 	command -v docker >/dev/null && command -v dockerd >/dev/null || need+=(docker.io) # brings containerd, runc, iptables
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need+=(postgresql)
 	command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || need+=(pgbouncer)
+	command -v promtool >/dev/null || need+=(prometheus) # it is not started
 	command -v java >/dev/null || need+=(openjdk-17-jre-headless)
 	command -v mvn >/dev/null || need+=(maven)
 	command -v gcc >/dev/null || need+=(gcc libc6-dev) # the race detector links with it

@@ -5,7 +5,7 @@
 compile() {
 	go mod download
 	go build ./...
-	go build -o "$work/bin/servers" ./internal/servers/cmd/servers
+	go build -o "$work/bin/" ./internal/servers/cmd/servers ./internal/cmd/testreport
 	go_tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$golangci_version"
 	go_tool govulncheck golang.org/x/vuln/cmd/govulncheck "$govulncheck_version"
 	go vet ./...
@@ -103,6 +103,12 @@ vulnerabilities() {
 	return "$rc"
 }
 
+# alerts: the rules for Prometheus, with the tests of their thresholds
+alerts() {
+	promtool check rules docs/alerts/einmal.rules.yml
+	promtool test rules docs/alerts/einmal.rules.test.yml
+}
+
 benchmarks() {
 	cd benchmarks || return
 	go build ./...
@@ -146,15 +152,21 @@ stop_servers() {
 	servers=''
 }
 
-# on_real_servers: one run for the race detector and for the suite on real Kafka
+# packages_at_once: more than there are processors, since tests of faults mostly wait for time-outs
+packages_at_once=$(($(nproc) + 1))
+
+# on_real_servers: one run for the race detector and for the suite on real Kafka, in which no test may be skipped that .ci/skips does
+# not list
 on_real_servers() {
 	local used
 	# shellcheck source=/dev/null
 	. "$work/servers.env"
 	used=$(new_servers_log)
-	EINMAL_CRASH_KILLS=200 EINMAL_CHURN=60s EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 \
-		EINMAL_REQUIRE_INSTANCE=1 EINMAL_LOST_CRASHES=20 EINMAL_LOST_FAILOVERS=3 \
-		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on ./...
+	EINMAL_CRASH_KILLS=${EINMAL_CRASH_KILLS:-80} EINMAL_CHURN=${EINMAL_CHURN:-30s} \
+		EINMAL_LOST_CRASHES=${EINMAL_LOST_CRASHES:-10} EINMAL_LOST_FAILOVERS=${EINMAL_LOST_FAILOVERS:-2} \
+		EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 EINMAL_REQUIRE_INSTANCE=1 EINMAL_REQUIRE_PROMTOOL=1 \
+		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on -p "$packages_at_once" -json ./... |
+		tee "$log/race.json" | "$work/bin/testreport" -skips "$ci/skips" -slowest 25
 	cat "$log/servers.log"
 	summary "$used" | tee "$work/served"
 	sed 's/^servers: /started /' "$log/servers.log" >>"$work/served"

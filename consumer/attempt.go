@@ -20,6 +20,16 @@ func (h *history) attempts() int {
 	return h.failing.Attempts
 }
 
+// note keeps what was judged. An attempt before a message was due is none.
+func (h *history) note(f *Failing) {
+	switch {
+	case !f.waits:
+		h.failing = f
+	case h.failing == nil:
+		h.first = time.Time{}
+	}
+}
+
 // attempt fills in what the runner knows about msg, which is made for this attempt, and runs the chain once in ctx, which carries
 // it. A panic is contained; the EventID function is the user's too.
 func (t *topic) attempt(ctx context.Context, msg *Message, h *history) (err error) {
@@ -48,6 +58,7 @@ func (t *topic) judge(ctx context.Context, offset int64, h history, err error) *
 	}
 	f := &Failing{Offset: offset, Attempts: h.attempts() + 1, Since: h.first, Err: err}
 	delay, asked := Delay(err)
+	_, f.waits = Due(err)
 	switch {
 	case asked:
 		f.delay = max(0, delay)

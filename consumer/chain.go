@@ -32,6 +32,8 @@ type topic struct {
 
 	partitionMessages int // Limits.PartitionMessages for this topic
 
+	totals topicTotals
+
 	links     []Handler // all links of the chain and its branches
 	assignees []Assignee
 }
@@ -76,6 +78,9 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	}
 	t.chain, t.links = links[0], allLinks(links)
 	for _, h := range t.links {
+		if _, checks := h.(Checker); checks && embedsConsumer(reflect.TypeOf(h)) {
+			return fmt.Errorf("the handler %T embeds *consumer.Consumer, whose Check becomes the handler's and would ask itself for ever: give the field a name", h)
+		}
 		if a, ok := h.(Assignee); ok {
 			t.assignees = append(t.assignees, a)
 		}
@@ -107,6 +112,22 @@ func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 func isNil(h Handler) bool {
 	v := reflect.ValueOf(h)
 	return (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
+}
+
+// embedsConsumer reports whether a type has the methods of a Consumer because that is embedded in it.
+func embedsConsumer(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for f := range t.Fields() {
+		if f.Anonymous && (f.Type == reflect.TypeFor[*Consumer]() || f.Type.Kind() == reflect.Struct && embedsConsumer(f.Type)) {
+			return true
+		}
+	}
+	return false
 }
 
 // same reports whether a and b are one and the same. Funcs cannot be compared; they have no methods that New asks for.
@@ -169,10 +190,10 @@ func checkOrder(outer Link, links []Handler) error {
 	return errors.Join(errs...)
 }
 
-const linkOrder = "Tracing, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
+const linkOrder = "Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
 
 func (l Link) once() bool {
-	return l == LinkRetry || l == LinkDeadLetter || l == LinkCrashLoop || l == LinkDedup
+	return l == LinkMetrics || l == LinkRetry || l == LinkDeadLetter || l == LinkHandOn || l == LinkCrashLoop || l == LinkDedup
 }
 
 // String returns the name of the middleware.
@@ -180,10 +201,14 @@ func (l Link) String() string {
 	switch l {
 	case LinkTracing:
 		return "Tracing"
+	case LinkMetrics:
+		return "Metrics"
 	case LinkLogging:
 		return "Logging"
 	case LinkDeadLetter:
 		return "DeadLetter"
+	case LinkHandOn:
+		return "HandOn"
 	case LinkCrashLoop:
 		return "CrashLoop"
 	case LinkRetry:

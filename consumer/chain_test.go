@@ -15,12 +15,12 @@ import (
 )
 
 var allLinks = []consumer.Link{
-	consumer.LinkTracing, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkCrashLoop, consumer.LinkRetry,
+	consumer.LinkTracing, consumer.LinkMetrics, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkHandOn, consumer.LinkCrashLoop, consumer.LinkRetry,
 	consumer.LinkRecover, consumer.LinkTimeout, consumer.LinkDedup,
 }
 
 func oncePerChain(l consumer.Link) bool {
-	return l == consumer.LinkDeadLetter || l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
+	return l == consumer.LinkMetrics || l == consumer.LinkDeadLetter || l == consumer.LinkHandOn || l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
 }
 
 // linked is a link with a place in the chain.
@@ -101,7 +101,7 @@ func refusedOrder(t *testing.T, err error, outside, inside consumer.Link) {
 		return
 	}
 	want := fmt.Sprintf("%v stands inside %v: put it outside", inside, outside)
-	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) || !strings.Contains(all[0].Problem, "Tracing, Logging, DeadLetter, CrashLoop, Retry, Recover, Timeout, Dedup") {
+	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) || !strings.Contains(all[0].Problem, "Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup") {
 		t.Errorf("says %q, want %q and the order", all[0], want)
 	}
 }
@@ -192,7 +192,7 @@ func TestSeveralFaultsOfAChain(t *testing.T) {
 
 func TestLinkNames(t *testing.T) {
 	t.Parallel()
-	names := []string{"Tracing", "Logging", "DeadLetter", "CrashLoop", "Retry", "Recover", "Timeout", "Dedup"}
+	names := []string{"Tracing", "Logging", "DeadLetter", "HandOn", "CrashLoop", "Retry", "Recover", "Timeout", "Dedup"}
 	for i, l := range allLinks {
 		if l.String() != names[i] {
 			t.Errorf("link %d is called %v, want %s", i, l, names[i])
@@ -315,5 +315,38 @@ func TestOrderOfBranches(t *testing.T) {
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+// service is a handler that got the Consumer's methods by accident, Check among them.
+type service struct{ *consumer.Consumer }
+
+func (service) Handle(context.Context, *consumer.Message) error { return nil }
+
+type derived struct {
+	service
+	consumer.Topic
+}
+
+// ops has a Consumer and a Check of its own.
+type ops struct{ consumer *consumer.Consumer }
+
+func (*ops) Handle(context.Context, *consumer.Message) error { return nil }
+func (o *ops) Check(context.Context) error                   { _ = o.consumer; return nil }
+
+func TestEmbeddedConsumerIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, h := range []consumer.Handler{service{}, &service{}, derived{}, &derived{}} {
+		cfg := valid()
+		cfg.Topics = map[string]consumer.Topic{"orders": {Handler: h}}
+		_, err := consumer.New(cfg)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T embeds *consumer.Consumer", h)) || !strings.Contains(err.Error(), "give the field a name") {
+			t.Errorf("%T: New says %v", h, err)
+		}
+	}
+	cfg := valid()
+	cfg.Topics = map[string]consumer.Topic{"orders": {Handler: &ops{}}}
+	if _, err := consumer.New(cfg); err != nil {
+		t.Error(err)
 	}
 }

@@ -49,7 +49,9 @@ type claim struct {
 
 	fetchErrAt time.Time // when the last of these came
 
-	paused  bool
+	paused   bool
+	pausedAt time.Time // or when countPause was last called
+
 	revoked time.Time     // when it became known that the partition goes
 	stopped bool          // no message starts any more
 	idle    chan struct{} // closed when stopped and nothing runs
@@ -145,6 +147,7 @@ func (cl *claim) restarted(offset int64) {
 	if cl.committed >= 0 {
 		cl.run.log.Error("einmal: the committed offset is out of range: records were deleted before they were read, or the topic was created again",
 			cl.attrs(slog.Int64("committed", cl.committed), slog.Int64(attrOffset, offset))...)
+		cl.topic.totals.count(func(t *TopicTotals) { t.OutOfRange++ })
 		cl.run.hooks.outOfRange(cl.topic.name, cl.partition, offset)
 	}
 }
@@ -195,5 +198,5 @@ func (cl *claim) ref() map[string][]int32 {
 }
 
 func (cl *claim) attrs(more ...any) []any {
-	return append([]any{slog.String(attrTopic, cl.topic.name), slog.Int(attrPartition, int(cl.partition))}, more...)
+	return append([]any{slog.String(attrTopic, cl.topic.name), partitionAttr(cl.partition)}, more...)
 }

@@ -46,6 +46,8 @@ type Consumer struct {
 	strategy *strategy
 	topics   map[string]*topic
 
+	sessionTotals sessionTotals
+
 	abort     chan struct{} // closed by Abort
 	abortOnce sync.Once
 

@@ -42,7 +42,7 @@ type Attempt struct {
 	// *Panic.
 	Err error
 
-	// Again says that another attempt follows, not before Delay has passed: the chain asked for it (RetryAfter), or OnFailure
+	// Again says that another attempt follows, not before Delay has passed: the chain asked for it (RetryAfter, NotBefore), or OnFailure
 	// is KeepTrying. If it is false and Err is not nil, Run would end with a *StopError; or ctx was done, and the message
 	// stays uncommitted for the partition's next owner.
 	Again bool
@@ -62,7 +62,7 @@ func (d *Delivery) Attempt(ctx context.Context) *Attempt {
 	}()
 	<-done
 	if f := d.topic.judge(ctx, d.msg.Offset, d.history, a.Err); f != nil {
-		d.history.failing = f
+		d.history.note(f)
 		a.Again, a.Delay = !f.RetryAt.IsZero(), f.delay
 	}
 	return a

@@ -22,6 +22,7 @@ func (cl *claim) end(budget time.Duration) {
 	defer cl.cancel(errDrainOver)
 	if !cl.drained(budget) {
 		cl.run.log.Warn("einmal: the time to drain is over, handlers are cancelled", cl.attrs(slog.Duration("budget", budget))...)
+		cl.topic.totals.count(func(t *TopicTotals) { t.DrainsCut++ })
 		cl.cancel(errDrainOver)
 		if !waitFor(cl.idle, cancelGrace) {
 			cl.run.stuck(cl)
@@ -63,6 +64,7 @@ func (cl *claim) fence() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.settle(time.Now())
+	cl.countPause(time.Now())
 	cl.fenced = true
 	cl.held, cl.bytes = 0, 0
 	cl.report()

@@ -94,9 +94,7 @@ func TestDrainTimeoutCancels(t *testing.T) {
 // A handler that ignores its context is named.
 func TestStuckHandlersAreNamed(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 3)...)
+	b, topic, group := backlog(t, 1, 3)
 	h := newBlocking(false)
 	cfg := config(b, group, topic, h)
 	cfg.DrainTimeout = 50 * time.Millisecond
@@ -116,9 +114,7 @@ func TestStuckHandlersAreNamed(t *testing.T) {
 // The handlers' context does not end with Run's, and carries its values.
 func TestHandlerContext(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "value"))
 	result := make(chan error, 1)

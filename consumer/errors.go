@@ -37,6 +37,24 @@ type retryAfter struct {
 func (e *retryAfter) Error() string { return e.err.Error() }
 func (e *retryAfter) Unwrap() error { return e.err }
 
+// NotBefore says that a message is not due before t: the runner parks it until then (and what must stay behind it in order), as for
+// RetryAfter. But nothing has failed: the attempt does not count, Status shows the message as parked and not as failing, and a partition
+// whose oldest message is not due does not make Ready false. A link that says so stands outside of Retry and must look at the
+// message alone, for the message may come again at any time.
+func NotBefore(t time.Time) error { return &notBefore{t} }
+
+type notBefore struct{ at time.Time }
+
+func (e *notBefore) Error() string { return "not due before " + e.at.UTC().Format(time.RFC3339) }
+
+// Due reports whether the outermost control error of err is a NotBefore, and its time.
+func Due(err error) (t time.Time, ok bool) {
+	if e, ok := control(err).(*notBefore); ok { //nolint:errorlint // control has looked through what wraps it
+		return e.at, true
+	}
+	return time.Time{}, false
+}
+
 // GaveUp is Retry's last word: all attempts have failed, the last one with Err.
 type GaveUp struct {
 	Attempts int
@@ -76,17 +94,20 @@ func (e *Panic) Unwrap() error {
 	return err
 }
 
-// IsPermanent reports whether err asks for no further attempt. Where Permanent, RetryAfter and GaveUp are nested, the
+// IsPermanent reports whether err asks for no further attempt. Where Permanent, RetryAfter, NotBefore and GaveUp are nested, the
 // outermost decides.
 func IsPermanent(err error) bool {
 	_, ok := control(err).(*permanent) //nolint:errorlint // control has looked through what wraps it
 	return ok
 }
 
-// Delay returns how long err asks to wait, and whether its outermost control error is a RetryAfter.
+// Delay returns how long err asks to wait, and whether its outermost control error is a RetryAfter or a NotBefore.
 func Delay(err error) (d time.Duration, ok bool) {
-	if e, ok := control(err).(*retryAfter); ok { //nolint:errorlint // control has looked through what wraps it
+	switch e := control(err).(type) { //nolint:errorlint // control has looked through what wraps it
+	case *retryAfter:
 		return e.delay, true
+	case *notBefore:
+		return max(0, time.Until(e.at)), true
 	}
 	return 0, false
 }
@@ -101,7 +122,7 @@ func IsGaveUp(err error) bool {
 func control(err error) error {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // the tree is walked here, level by level
-		case *permanent, *retryAfter, *GaveUp:
+		case *permanent, *retryAfter, *notBefore, *GaveUp:
 			return err
 		case interface{ Unwrap() []error }:
 			for _, child := range e.Unwrap() {

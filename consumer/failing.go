@@ -11,6 +11,7 @@ type Failing struct {
 	Err      error     // of the last one
 
 	delay time.Duration // from the judgement of the last one to RetryAt
+	waits bool          // the last one has not failed: the message was not due
 }
 
 const (

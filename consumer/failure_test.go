@@ -82,11 +82,7 @@ func TestStopReturnsTheError(t *testing.T) {
 		tp.OnFailure = consumer.Stop
 		cfg.Topics[topic] = tp
 		m := start(t, cfg)
-		select {
-		case <-m.done:
-		case <-time.After(30 * time.Second):
-			t.Fatal("Run goes on")
-		}
+		receive(t, m.done)
 		var stopped *consumer.StopError
 		if !errors.As(m.err, &stopped) || stopped.Topic != topic || stopped.Partition != 0 || stopped.Offset != 3 || !errors.Is(m.err, errHandler) {
 			t.Errorf("Run returned %v", m.err)
@@ -103,9 +99,7 @@ func TestStopReturnsTheError(t *testing.T) {
 // RetryAfter is waited for by nobody, counts attempts, and is no failure: OnFailure Stop does not see it.
 func TestRetryAfterParks(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 3)...)
+	b, topic, group := backlog(t, 1, 3)
 	var s seen
 	var attempts seen
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
@@ -146,9 +140,7 @@ func TestRetryAfterParks(t *testing.T) {
 // What a handler does to its goroutine stays with its message.
 func TestPanicAndGoexitAreContained(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 2), serverstest.Group(t)
-	b.Produce(t, records(topic, 2, 3)...)
+	b, topic, group := backlog(t, 2, 3)
 	var s seen
 	m := start(t, config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 		switch {
@@ -181,9 +173,7 @@ func TestPanicAndGoexitAreContained(t *testing.T) {
 // A panic in EventID is contained too.
 func TestPanicInEventID(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	var calls atomic.Int32
 	var s seen
 	cfg := config(b, group, topic, &s)

@@ -124,7 +124,7 @@ func TestFreePlaceIsTakenByAWaitingClaim(t *testing.T) {
 	<-started
 	select {
 	case <-started:
-	case <-time.After(2 * time.Second):
+	case <-time.After(30 * time.Second):
 		w.mu.Lock()
 		t.Errorf("two messages are ready, %d place is free, and nobody works at them while the first runs", w.free)
 		w.mu.Unlock()

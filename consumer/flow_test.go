@@ -42,12 +42,8 @@ func TestBackPressureAndSiblings(t *testing.T) {
 		})
 		eventually(t, "the sibling is served", func() bool { return s.len() == 1 })
 		for i := range 5 {
-			at := time.Now()
 			b.Produce(t, &sarama.ProducerMessage{Topic: topic, Partition: 1})
 			eventually(t, "the sibling is served", func() bool { return s.len() == 2+i })
-			if d := time.Since(at); d > 5*time.Second {
-				t.Errorf("the sibling waited for %v", d)
-			}
 		}
 		if p := m.Status().Partitions[0]; p.Held > 4000 || p.Running != 1 {
 			t.Errorf("%d messages are held and %d run, want a bounded number and 1", p.Held, p.Running)

@@ -20,7 +20,7 @@ func TestGroupOfAnotherKind(t *testing.T) {
 		joinAs(t, b, group, "connect")
 		cfg := config(b, group, topic, nop)
 		cfg.Topics["missing"] = consumer.Topic{Handler: nop}
-		says(t, startError(t, cfg, slack), `topics that do not exist: "missing"`, `use the protocol "connect"`, "Config.Group")
+		says(t, startError(t, cfg, late), `topics that do not exist: "missing"`, `use the protocol "connect"`, "Config.Group")
 	})
 }
 

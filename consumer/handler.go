@@ -68,8 +68,10 @@ type Link int
 // The known links, in the order in which they must stand, the outermost first.
 const (
 	LinkTracing    Link = iota + 1 // sees every attempt, and all that the inner links decided
+	LinkMetrics                    // inside the span, so that its measurements have the trace as exemplar; sees all the same
 	LinkLogging                    // inside the span, so that its lines carry the trace
 	LinkDeadLetter                 // outside Retry, whose last word it acts on
+	LinkHandOn                     // outside Retry, on whose last word it acts, and inside DeadLetter, which takes what cannot be handed on
 	LinkCrashLoop                  // outside Retry: what it gives up has had its attempts, each of which ended the process
 	LinkRetry                      // outside what makes one attempt; once per chain
 	LinkRecover                    // inside Retry, so that a panic is a failed attempt

@@ -53,7 +53,7 @@ func (r *hookRunner) run(f func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			err := &Panic{Value: v, Stack: debug.Stack()}
-			r.log.Error("einmal: a hook panicked", slog.Any("error", err), slog.String("stack", string(err.Stack)))
+			r.log.Error("einmal: a hook panicked", slog.Any("error", err), slog.String(attrStack, string(err.Stack)))
 		}
 	}()
 	f()

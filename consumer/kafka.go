@@ -2,10 +2,11 @@ package consumer
 
 import (
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
 )
 
 // Time-outs of the group. Their order matters: drain < rebalance < read < session. A member must have finished and committed
@@ -65,22 +66,18 @@ func clientID(group string) string {
 }
 
 // owned are the fields that Config.Sarama must leave as they are, each with what to do instead.
-var owned = []struct {
-	name   string
-	field  func(*sarama.Config) any
-	remedy string
-}{
-	{"Consumer.Return.Errors", func(c *sarama.Config) any { return c.Consumer.Return.Errors }, "errors go to Config.Logger"},
-	{"Consumer.Offsets.AutoCommit.Enable", func(c *sarama.Config) any { return c.Consumer.Offsets.AutoCommit.Enable }, "only finished messages are marked, so committing them in the background is safe; change its Interval if you must"},
-	{"Consumer.Offsets.Initial", func(c *sarama.Config) any { return c.Consumer.Offsets.Initial }, "use Topic.Start"},
-	{"Consumer.Group.ResetInvalidOffsets", func(c *sarama.Config) any { return c.Consumer.Group.ResetInvalidOffsets }, "use Topic.OutOfRange"},
-	{"Consumer.Group.Rebalance.Strategy", func(c *sarama.Config) any { return c.Consumer.Group.Rebalance.Strategy }, strategyRemedy},
-	{"Consumer.Group.Rebalance.GroupStrategies", strategies, strategyRemedy},
-	{"Consumer.Group.InstanceId", func(c *sarama.Config) any { return c.Consumer.Group.InstanceId }, "use Config.InstanceID"},
-	{"Consumer.MaxProcessingTime", func(c *sarama.Config) any { return c.Consumer.MaxProcessingTime }, "it is no time limit for handlers, and raising it starves other partitions; middleware.Timeout limits handlers"},
-	{"Consumer.Fetch.Max", func(c *sarama.Config) any { return c.Consumer.Fetch.Max }, "a maximum can skip messages that are larger"},
-	{"Consumer.Interceptors", func(c *sarama.Config) any { return len(c.Consumer.Interceptors) }, "they can run twice for a message; use a Middleware"},
-	{"Metadata.AllowAutoTopicCreation", func(c *sarama.Config) any { return c.Metadata.AllowAutoTopicCreation }, "a misspelt topic would be created; create topics before consuming them"},
+var owned = []kafkaconf.Owned{
+	{Name: "Consumer.Return.Errors", Field: func(c *sarama.Config) any { return c.Consumer.Return.Errors }, Remedy: "errors go to Config.Logger"},
+	{Name: "Consumer.Offsets.AutoCommit.Enable", Field: func(c *sarama.Config) any { return c.Consumer.Offsets.AutoCommit.Enable }, Remedy: "only finished messages are marked, so committing them in the background is safe; change its Interval if you must"},
+	{Name: "Consumer.Offsets.Initial", Field: func(c *sarama.Config) any { return c.Consumer.Offsets.Initial }, Remedy: "use Topic.Start"},
+	{Name: "Consumer.Group.ResetInvalidOffsets", Field: func(c *sarama.Config) any { return c.Consumer.Group.ResetInvalidOffsets }, Remedy: "use Topic.OutOfRange"},
+	{Name: "Consumer.Group.Rebalance.Strategy", Field: func(c *sarama.Config) any { return c.Consumer.Group.Rebalance.Strategy }, Remedy: strategyRemedy},
+	{Name: "Consumer.Group.Rebalance.GroupStrategies", Field: strategies, Remedy: strategyRemedy},
+	{Name: "Consumer.Group.InstanceId", Field: func(c *sarama.Config) any { return c.Consumer.Group.InstanceId }, Remedy: "use Config.InstanceID"},
+	{Name: "Consumer.MaxProcessingTime", Field: func(c *sarama.Config) any { return c.Consumer.MaxProcessingTime }, Remedy: "it is no time limit for handlers, and raising it starves other partitions; middleware.Timeout limits handlers"},
+	{Name: "Consumer.Fetch.Max", Field: func(c *sarama.Config) any { return c.Consumer.Fetch.Max }, Remedy: "a maximum can skip messages that are larger"},
+	{Name: "Consumer.Interceptors", Field: func(c *sarama.Config) any { return len(c.Consumer.Interceptors) }, Remedy: "they can run twice for a message; use a Middleware"},
+	{Name: "Metadata.AllowAutoTopicCreation", Field: func(c *sarama.Config) any { return c.Metadata.AllowAutoTopicCreation }, Remedy: "a misspelt topic would be created; create topics before consuming them"},
 }
 
 const strategyRemedy = "use Config.Rebalance; sticky is not offered, because it keeps Kafka from moving the group to its newer protocol (KIP-848)"
@@ -117,10 +114,8 @@ func saramaConfig(p *problems, cfg Config, st *strategy) *sarama.Config {
 func checkOwned(p *problems, sc *sarama.Config, cfg Config) {
 	ours := newSaramaConfig(cfg.Group, &strategy{kind: cfg.Rebalance})
 	ours.Consumer.Group.InstanceId = cfg.InstanceID
-	for _, f := range owned {
-		if !reflect.DeepEqual(f.field(sc), f.field(ours)) {
-			p.add("Config.Sarama", "sets %s, which einmal needs as it is: leave it out; %s", f.name, f.remedy)
-		}
+	for _, f := range kafkaconf.Changed(owned, ours, sc) {
+		p.add("Config.Sarama", "sets %s, which einmal needs as it is: leave it out; %s", f.Name, f.Remedy)
 	}
 }
 

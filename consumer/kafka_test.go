@@ -30,20 +30,20 @@ var edits = map[string]func(*sarama.Config){
 func TestOwnedFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, f := range owned {
-		edit := edits[f.name]
+		edit := edits[f.Name]
 		if edit == nil {
-			t.Errorf("%s: no edit here that breaks it", f.name)
+			t.Errorf("%s: no edit here that breaks it", f.Name)
 			continue
 		}
 		var p problems
 		saramaConfig(&p, Config{Group: "g", Sarama: edit}, &strategy{})
 		if len(p) != 1 {
-			t.Errorf("%s: %d errors, want one: %v", f.name, len(p), errors.Join(p...))
+			t.Errorf("%s: %d errors, want one: %v", f.Name, len(p), errors.Join(p...))
 			continue
 		}
 		text := p[0].Error()
-		if f.remedy == "" || !strings.Contains(text, "sets "+f.name+",") || !strings.Contains(text, f.remedy) {
-			t.Errorf("%s: says %q", f.name, text)
+		if f.Remedy == "" || !strings.Contains(text, "sets "+f.Name+",") || !strings.Contains(text, f.Remedy) {
+			t.Errorf("%s: says %q", f.Name, text)
 		}
 	}
 	if len(edits) != len(owned) {

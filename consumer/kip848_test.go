@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/einmal-go/einmal/consumer"
@@ -52,7 +51,7 @@ func shareWithNewerMember(t *testing.T, b *serverstest.Broker, rebalance consume
 	b.Produce(t, records(topic, 4, 10)...)
 	eventually(t, "both consume", func() bool { return all.len() == 40 && s.len() > 0 && other.Load() > 0 })
 
-	admin(t, b, func(a sarama.ClusterAdmin) error { return a.CreatePartitions(topic, 6, nil, false) })
+	b.Grow(t, topic, 6)
 	b.Produce(t, records(topic, 6, 1)[4:]...)
 	eventually(t, "new partitions are consumed", func() bool { return all.len() == 42 })
 

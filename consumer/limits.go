@@ -1,6 +1,9 @@
 package consumer
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Limits bound what a Consumer holds in memory, and how far it works ahead of a message that is stuck. A partition that is over
 // a limit is paused, and resumed at half of it; what the fetch under way brings, at most one batch per partition, comes on
@@ -90,7 +93,7 @@ func (cl *claim) pauseIfOver() {
 	if !total {
 		cl.run.load.over.Store(true)
 	}
-	cl.paused = true
+	cl.paused, cl.pausedAt = true, time.Now()
 	cl.group.Pause(cl.ref())
 	cl.run.hooks.partition(cl.run.hooks.hooks.Paused, cl)
 }
@@ -107,6 +110,7 @@ func (cl *claim) resumeIfLow() {
 		cl.run.load.over.Store(true) // what it still holds may be stuck: whoever brings the load down has to look at it again
 		return
 	}
+	cl.countPause(time.Now())
 	cl.paused = false
 	cl.group.Resume(cl.ref())
 	cl.run.hooks.partition(cl.run.hooks.hooks.Resumed, cl)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,9 +15,16 @@ import (
 const (
 	attrGroup     = "messaging.consumer.group.name"
 	attrTopic     = "messaging.destination.name"
-	attrPartition = "messaging.destination.partition.id"
+	attrPartition = "messaging.destination.partition.id" // a string
 	attrOffset    = "messaging.kafka.offset"
+	attrAttempt   = "einmal.attempt"
+	attrDelay     = "einmal.delay" // seconds
+	attrStack     = "exception.stacktrace"
 )
+
+func partitionAttr(partition int32) slog.Attr {
+	return slog.String(attrPartition, strconv.Itoa(int(partition)))
+}
 
 // brokerErrors logs the errors of the Kafka client. A broker that is away makes several per partition and second, all alike, so what
 // says the same is logged once in a while, with the number of times that it was left out.

@@ -130,6 +130,7 @@ var errNoTopics = errors.New("none of the topics exists")
 
 // assigned is called in cooperative mode with a new assignment, as soon as it is known: what is not in it is revoked.
 func (m *membership) assigned(assignment map[string][]int32) {
+	m.sessionTotals.rebalanced()
 	for _, cl := range m.allClaims() {
 		if !slices.Contains(assignment[cl.topic.name], cl.partition) {
 			cl.revoke()
@@ -143,6 +144,7 @@ func (m *membership) countShort(short int, err error) int {
 		return 1
 	}
 	short++
+	m.sessionTotals.wasShort()
 	m.hooks.shortSession(short)
 	if err != nil {
 		short = max(short, 2) // never at once after an error

@@ -59,11 +59,30 @@ type Result struct {
 	Duplicate bool  // the event was recorded before: the handler did not run
 	Dead      bool  // the message was written as a dead letter
 	DeadErr   error // why it was
+	HandedOn  error // why the message was handed on, to a retry topic for example: middleware.HandOn has done so; nil if it was not
 	Skipped   bool  // the message is not for this consumer: middleware.Filter has skipped it
+	Logged    bool  // a link has written the line about the failure of the attempt, or has left it out as one too many: the runner writes none
+
+	// Transactions are those of the attempt, of each step and of the dead letter, by their ends.
+	Transactions Transactions
 
 	// The steps of the dedup transaction, zero where a step was not reached: BEGIN and record lie between Begin and
 	// HandlerStart, the handler between HandlerStart and HandlerEnd, COMMIT or ROLLBACK between HandlerEnd and End.
 	Begin, HandlerStart, HandlerEnd, End time.Time
+}
+
+// Transactions counts transactions by how they ended.
+type Transactions struct {
+	Committed  int // those that found the event recorded included
+	RolledBack int // or did not begin: nothing of them took effect
+	Unknown    int // the connection was lost during COMMIT, see dedupstore.ErrOutcomeUnknown
+}
+
+// Add adds those of another attempt or step.
+func (t *Transactions) Add(other Transactions) {
+	t.Committed += other.Committed
+	t.RolledBack += other.RolledBack
+	t.Unknown += other.Unknown
 }
 
 type contextKey struct{}

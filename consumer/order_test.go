@@ -38,6 +38,9 @@ type load struct {
 	all     int
 	most    int
 	mostKey int
+
+	size int // if it is not 0: full is closed when so many run at once
+	full chan struct{}
 }
 
 func (l *load) enter(key string) {
@@ -48,7 +51,12 @@ func (l *load) enter(key string) {
 	}
 	l.now[key]++
 	l.all++
-	l.most, l.mostKey = max(l.most, l.all), max(l.mostKey, l.now[key])
+	l.mostKey = max(l.mostKey, l.now[key])
+	if l.all > l.most {
+		if l.most = l.all; l.most == l.size {
+			close(l.full)
+		}
+	}
 }
 
 func (l *load) leave(key string) {
@@ -65,11 +73,12 @@ func TestKeyOrder(t *testing.T) {
 		topic, group := b.Topic(t, 1), serverstest.Group(t)
 		b.Produce(t, keyed(topic, 20, 400)...)
 		var s seen
-		var l load
+		l := load{full: make(chan struct{}), size: 8}
 		m := start(t, ordered(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 			l.enter(string(msg.Key))
 			defer l.leave(string(msg.Key))
-			time.Sleep(2 * time.Millisecond)
+			<-l.full // the first ones wait for each other
+			time.Sleep(time.Millisecond)
 			return s.Handle(ctx, msg)
 		}), consumer.KeyOrder, 8))
 		eventually(t, "all are handled", func() bool { return s.len() == 400 })
@@ -140,9 +149,7 @@ func TestFailingKeysHoldOnlyThemselves(t *testing.T) {
 // Messages without a key have no order in KeyOrder; all run side by side.
 func TestKeylessRunSideBySide(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 8)...)
+	b, topic, group := backlog(t, 1, 8)
 	h := newBlocking(true)
 	m := start(t, ordered(b, group, topic, h, consumer.KeyOrder, 8))
 	for range 8 {
@@ -162,26 +169,35 @@ func TestWorkersAreShared(t *testing.T) {
 	topic, group := b.Topic(t, 2), serverstest.Group(t)
 	b.Produce(t, records(topic, 1, 500)...) // partition 0 only
 	var s seen
-	var l load
+	l := load{full: make(chan struct{}), size: 2}
+	held, served := make(chan struct{}), make(chan struct{})
 	m := start(t, ordered(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 		l.enter("")
 		defer l.leave("")
-		time.Sleep(time.Millisecond)
+		<-l.full // the first ones wait for each other
+		switch {
+		case msg.Partition == 1:
+			close(served)
+		case msg.Offset >= 60:
+			<-served // for ever, if both workers stay with partition 0
+		case msg.Offset >= 50:
+			<-held
+		}
 		return s.Handle(ctx, msg)
 	}), consumer.Unordered, 2))
-	eventually(t, "some of partition 0 are handled", func() bool { return s.len() > 50 })
+	eventually(t, "some of partition 0 are handled", func() bool { return s.len() == 50 })
 	b.Produce(t, &sarama.ProducerMessage{Topic: topic, Partition: 1})
+	eventually(t, "the message of partition 1 waits for a worker", func() bool {
+		p := m.Status().Partitions
+		return len(p) == 2 && p[1].Held == 1
+	})
+	close(held)
 	eventually(t, "all are handled", func() bool { return s.len() == 501 })
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if l.most != 2 {
 		t.Errorf("%d ran at once, want 2", l.most)
-	}
-	for i, msg := range s.all() {
-		if msg.Partition == 1 && i > 450 {
-			t.Errorf("the message of partition 1 was number %d", i)
-		}
 	}
 }
 

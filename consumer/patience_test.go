@@ -105,7 +105,7 @@ func TestCoordinatorIsLost(t *testing.T) {
 			group := serverstest.Group(t)
 			var v valve
 			g := testGroupClient(t, group, b, v.install)
-			g.patience = time.Second
+			g.patience = 2 * time.Second
 			if _, err := g.Coordinator(group); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestCoordinatorIsLost(t *testing.T) {
 					t.Errorf("a request to it: %v", err)
 				}
 			}
-			if took := time.Since(began); took < time.Second || took > 2*time.Second {
+			if took := time.Since(began); took < g.patience/2 || took > 4*g.patience { // it begins before began
 				t.Errorf("five calls took %v, want the patience once", took)
 			}
 			if !g.lost() {
@@ -153,7 +153,7 @@ func TestCoordinatorIsNotWaitedForAtTheEnd(t *testing.T) {
 	if _, err := g.Coordinator(group); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took < stopGrace-time.Second || took > stopGrace+2*time.Second {
+	if took := time.Since(began); took < stopGrace-time.Second || took > patience-time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -197,7 +197,7 @@ func TestShutdownIsBounded(t *testing.T) {
 			if err := received(t, done); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(began); took > 10*time.Second {
+			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("Run returned after %v", took)
 			} else {
 				t.Logf("Run returned after %v", took)

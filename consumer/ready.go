@@ -21,8 +21,10 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 	for _, p := range s.Partitions {
 		// What is not fetched does not count: behind the last record there can be markers of transactions, a lag that stays.
 		since := p.Progress
-		if p.OldestSince.After(since) {
-			since = p.OldestSince
+		for _, later := range []time.Time{p.OldestSince, p.OldestDue} {
+			if later.After(since) {
+				since = later
+			}
 		}
 		if idle := now.Sub(since); idle > stall && p.Held > 0 {
 			return fmt.Sprintf("%s has messages, and none has finished for %v", partitionName(p.Topic, p.Partition), idle.Round(time.Second))

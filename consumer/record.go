@@ -13,6 +13,7 @@ type item struct {
 	rec     *sarama.ConsumerMessage
 	offset  int64
 	fetched time.Time
+	due     time.Time // until which it was parked because it was not due; zero if it was not
 	turn    time.Time // when its worker came to this claim
 	started time.Time // of the attempt that runs
 	overrun bool      // that attempt was cancelled for the processing limit

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/einmal-go/einmal/consumer"
-	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
 // A pause ends with the claim: a partition that comes back is read.
@@ -21,9 +20,7 @@ func TestPauseEndsWithTheClaim(t *testing.T) {
 	for _, rebalance := range rebalances {
 		t.Run(rebalance.String(), func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t)
-			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			b.Produce(t, records(topic, 2, 10)...)
+			b, topic, group := backlog(t, 2, 10)
 			h := newBlocking(true)
 			cfg := config(b, group, topic, h)
 			cfg.Sarama, cfg.Rebalance, cfg.DrainTimeout, cfg.Limits.PartitionMessages = quick, rebalance, 50*time.Millisecond, 1
@@ -60,9 +57,7 @@ func TestWorkerOfAFormerClaim(t *testing.T) {
 	for _, rebalance := range rebalances {
 		t.Run(rebalance.String(), func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t)
-			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			b.Produce(t, records(topic, 2, 1)...)
+			b, topic, group := backlog(t, 2, 1)
 			calls := make(chan call, 100)
 			cfg := config(b, group, topic, consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
 				c := call{msg.Partition, make(chan struct{})}
@@ -119,9 +114,7 @@ func TestWorkerOfAFormerClaim(t *testing.T) {
 // Marks are committed in the background, not one by one.
 func TestCommitsAreFew(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1000)...)
+	b, topic, group := backlog(t, 1, 1000)
 	commits := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Observe: true, Count: -1})
 	var s seen
 	began := time.Now()
@@ -141,9 +134,7 @@ func TestCommitsAreFew(t *testing.T) {
 // A commit that is refused is told, and made up for by the next one.
 func TestRefusedCommitIsLogged(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 5)...)
+	b, topic, group := backlog(t, 1, 5)
 	refused := b.Fake.Fault(forever(kmsg.OffsetCommit, kerr.OffsetMetadataTooLarge))
 	var log lines
 	var s seen

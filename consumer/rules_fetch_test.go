@@ -17,9 +17,7 @@ import (
 // What the client reports is logged, once in a while, and the other partitions go on.
 func TestClientErrorsAreLogged(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 2), serverstest.Group(t)
-	b.Produce(t, records(topic, 2, 3)...)
+	b, topic, group := backlog(t, 2, 3)
 	f := forever(kmsg.Fetch, kerr.TopicAuthorizationFailed)
 	f.Topic, f.Partitions = topic, []int32{0}
 	refused := b.Fake.Fault(f)
@@ -80,9 +78,7 @@ func emptyBatch() []byte {
 // A batch that cannot be read stops its partition and is told; nothing is skipped, and reading goes on when it can.
 func TestBatchThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 10)...)
+	b, topic, group := backlog(t, 1, 10)
 	var healed atomic.Bool
 	var tries atomic.Int32
 	fetched(b, func(int64) []byte {
@@ -113,9 +109,7 @@ func TestBatchThatCannotBeRead(t *testing.T) {
 // A batch without records is no end: what follows it is handled and committed.
 func TestBatchWithoutRecords(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 60)...)
+	b, topic, group := backlog(t, 1, 60)
 	fetched(b, func(offset int64) []byte {
 		if offset >= 50 {
 			return nil

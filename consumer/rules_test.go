@@ -66,9 +66,7 @@ func TestUnreadablePartitionWaitsAlone(t *testing.T) {
 	for _, rebalance := range rebalances {
 		t.Run(rebalance.String(), func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t)
-			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			b.Produce(t, records(topic, 2, 3)...)
+			b, topic, group := backlog(t, 2, 3)
 			f := forever(kmsg.ListOffsets, kerr.UnknownServerError)
 			f.Topic, f.Partitions = topic, []int32{0}
 			fault := b.Fake.Fault(f)
@@ -91,7 +89,7 @@ func TestUnreadablePartitionWaitsAlone(t *testing.T) {
 
 			m = start(t, cfg) // that waits does not keep a Consumer from stopping
 			eventually(t, "it waits", func() bool { return fault.Hits() > 0 })
-			if began := time.Now(); m.stop() != nil || time.Since(began) > 5*time.Second {
+			if began := time.Now(); m.stop() != nil || time.Since(began) > 20*time.Second {
 				t.Errorf("Run returned %v, after %v", m.err, time.Since(began))
 			}
 		})
@@ -109,12 +107,12 @@ func TestOthersRebalancesAreFollowed(t *testing.T) {
 	cfg.Hooks.Assigned = func(string, int32) { sessions.Add(1) }
 	start(t, cfg)
 	began := time.Now()
-	for i := range int32(10) {
+	for i := range int32(15) {
 		eventually(t, "it is a member", func() bool { return sessions.Load() == i+1 })
 		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group, Err: kerr.RebalanceInProgress})
 	}
-	if took := time.Since(began); took > 7*time.Second { // with the pauses of a member that is at fault: at least 8 s
-		t.Errorf("nine rebalances took %v", took)
+	if took := time.Since(began); took > 18*time.Second { // with the pauses of a member that is at fault: at least 20 s
+		t.Errorf("14 rebalances took %v", took)
 	}
 }
 
@@ -128,11 +126,7 @@ func TestGroupThatMayNotBeRead(t *testing.T) {
 			topic, group := b.Topic(t, 1), serverstest.Group(t)
 			b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Group: group, TopLevel: key == kmsg.JoinGroup, Err: kerr.GroupAuthorizationFailed, Count: -1})
 			m := start(t, config(b, group, topic, &seen{}))
-			select {
-			case <-m.done:
-			case <-time.After(30 * time.Second):
-				t.Fatal("Run goes on")
-			}
+			receive(t, m.done)
 			if !errors.Is(m.err, sarama.ErrGroupAuthorizationFailed) || !strings.Contains(m.err.Error(), "READ on the group") {
 				t.Errorf("Run returned %v", m.err)
 			}
@@ -194,9 +188,7 @@ func TestLeaderlessPartitionWaitsAlone(t *testing.T) {
 	for _, rebalance := range rebalances {
 		t.Run(rebalance.String(), func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t)
-			topic, group := b.Topic(t, 2), serverstest.Group(t)
-			b.Produce(t, records(topic, 2, 3)...)
+			b, topic, group := backlog(t, 2, 3)
 			heal := leaderless(t, b, topic, 2)
 			var s seen
 			var log lines
@@ -222,9 +214,7 @@ func TestLeaderlessPartitionWaitsAlone(t *testing.T) {
 // A message that fails or panics is tried again where it is: the session goes on for all partitions.
 func TestFailuresEndNoSession(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 3), serverstest.Group(t)
-	b.Produce(t, records(topic, 3, 2)...)
+	b, topic, group := backlog(t, 3, 2)
 	var assigned, attempts atomic.Int32
 	var s seen
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
@@ -251,9 +241,7 @@ func TestFailuresEndNoSession(t *testing.T) {
 // Handlers and hooks may call the Consumer, even end it.
 func TestCallsFromWithin(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	var m *member
 	ready, hooked := make(chan struct{}), make(chan consumer.Phase, 1)
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
@@ -282,9 +270,7 @@ func TestCallsFromWithin(t *testing.T) {
 // That the group could not be left in order is no failure of what was done before.
 func TestLeaveThatFailsIsNoError(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	f := forever(kmsg.LeaveGroup, kerr.UnknownServerError)
 	f.TopLevel = true
 	refused := b.Fake.Fault(f)
@@ -313,7 +299,7 @@ func TestStopLeavesTheGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the other takes over", func() bool { return shared(members[1:], 2) })
-		if took := time.Since(began); took > 10*time.Second { // the session time-out is 20 s
+		if took := time.Since(began); took > 18*time.Second { // the session time-out is 20 s
 			t.Errorf("it took %v", took)
 		}
 	})
@@ -322,9 +308,7 @@ func TestStopLeavesTheGroup(t *testing.T) {
 // A drain that is longer than the session time-out does not cost the membership: heartbeats go on.
 func TestHeartbeatsGoOnWhileDraining(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 1)...)
+	b, topic, group := backlog(t, 1, 1)
 	beats := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Observe: true, Count: -1})
 	h := newBlocking(true)
 	cfg := config(b, group, topic, h)
@@ -367,9 +351,7 @@ func TestMembersWithDifferentTopics(t *testing.T) {
 		}
 		for i := range handled {
 			eventually(t, "all of its topic are handled", func() bool { return handled[i].len() == 10 })
-			if p := members[i].Status().Partitions; len(p) != 2 {
-				t.Errorf("it holds %+v", p)
-			}
+			eventually(t, "it holds its partitions", func() bool { return len(members[i].Status().Partitions) == 2 }) // the other one's joining takes them away
 		}
 		if n := assigned.Load(); n > 8 {
 			t.Errorf("partitions were assigned %d times", n)

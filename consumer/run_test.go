@@ -104,10 +104,10 @@ func (s *seen) Handle(_ context.Context, msg *consumer.Message) error {
 // eventually waits for a condition; it fails the test after long enough for a slow machine.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -115,6 +115,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func config(b *serverstest.Broker, group, topic string, h consumer.Handler) consumer.Config {
 	return consumer.Config{Brokers: b.Addrs, Group: group, Topics: map[string]consumer.Topic{topic: {Handler: h}}}
+}
+
+// backlog starts brokers of the test's own, with a topic that has n records in each partition, for a group that has not run.
+func backlog(t *testing.T, partitions int32, n int) (b *serverstest.Broker, topic, group string) {
+	t.Helper()
+	b = serverstest.InProcess(t)
+	topic, group = b.Topic(t, partitions), serverstest.Group(t)
+	b.Produce(t, records(topic, partitions, n)...)
+	return b, topic, group
 }
 
 // records makes n records per partition.

@@ -34,6 +34,9 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 		return fmt.Errorf("ask for the ids of the topics: %w", err)
 	}
 	s.sessionBegan = time.Now()
+	if s.cfg.Rebalance != Cooperative {
+		s.sessionTotals.rebalanced()
+	}
 	s.committed = committedOffsets(s.client, s.cfg.Group, sess.Claims())
 	if s.cfg.Rebalance != Cooperative {
 		if err := s.position(sess); err != nil {
@@ -63,6 +66,7 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	t.assigned(cl.partition)
 	s.addClaim(cl)
 	defer s.removeClaim(cl)
+	t.totals.count(func(now *TopicTotals) { now.Assigned++ })
 	s.hooks.partition(s.hooks.hooks.Assigned, cl)
 	cl.pump(sc.Messages())
 	began := time.Now()
@@ -70,14 +74,16 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	if s.cfg.Rebalance == Cooperative { // else Cleanup commits, for all partitions at once
 		s.commit(sess)
 	}
-	s.hooks.revoked(cl, time.Since(began))
+	drain := time.Since(began)
+	t.totals.count(func(now *TopicTotals) { now.Drained, now.DrainTime = now.Drained+1, now.DrainTime+drain })
+	s.hooks.revoked(cl, drain)
 	return nil
 }
 
 // restart makes a partition of a topic that was created again start anew in cooperative mode, where the position of a fetch that
 // runs cannot be set: it commits the start, and the session begins again.
 func (s *session) restart(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) {
-	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, sc.Topic()), slog.Int(attrPartition, int(sc.Partition())))
+	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, sc.Topic()), partitionAttr(sc.Partition()))
 	sess.ResetOffset(sc.Topic(), sc.Partition(), 0, "")
 	s.commit(sess)
 }

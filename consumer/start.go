@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -162,41 +161,6 @@ func findTopic(ctx context.Context, client sarama.Client, name string) error {
 			errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 		if final || !pause(ctx, startRetry) {
 			return err
-		}
-	}
-}
-
-// checkLinks asks the links of all chains whether they will work. An answer that asks for a delay is asked again: a database that
-// starts beside the service.
-func (c *Consumer) checkLinks(ctx context.Context) error {
-	names := slices.Sorted(maps.Keys(c.topics))
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, name := range names {
-		wg.Go(func() { // none uses up the time of the others
-			if err := checkUntil(ctx, c.topics[name]); err != nil {
-				errs[i] = fmt.Errorf("topic %q: %w", name, err)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// checkUntil asks again as long as all that is wrong asks for a delay. What waiting does not cure is returned at once.
-func checkUntil(ctx context.Context, t *topic) error {
-	for {
-		errs := t.check(ctx)
-		delay := startRetry // at least, or a link that asks for none makes a hot loop
-		for _, err := range errs {
-			d, again := Delay(err)
-			if !again {
-				return errors.Join(errs...)
-			}
-			delay = max(delay, d)
-		}
-		if len(errs) == 0 || !pause(ctx, delay) {
-			return errors.Join(errs...)
 		}
 	}
 }

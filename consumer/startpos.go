@@ -76,7 +76,7 @@ func (s *session) position(sess sarama.ConsumerGroupSession) error {
 // startOf returns where the partition must start, and whether that is not where sarama would.
 func (s *session) startOf(t *topic, p int32) (offset int64, move bool, err error) {
 	if s.recreated[t.name] {
-		s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, t.name), slog.Int(attrPartition, int(p)))
+		s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, t.name), partitionAttr(p))
 		return 0, true, nil
 	}
 	committed, known := s.committed[t.name][p]

@@ -22,8 +22,10 @@ const (
 // Status is a snapshot of a Consumer.
 type Status struct {
 	Phase      Phase
+	Group      string            // Config.Group
 	NotReady   string            // why Ready is false, empty if it is true
 	Partitions []PartitionStatus // those that this process holds, by topic and partition
+	Totals     Totals            // since New, by topic
 }
 
 // PartitionStatus is a snapshot of one partition, taken at one instant.
@@ -46,6 +48,7 @@ type PartitionStatus struct {
 
 	Oldest         int64     // offset of the oldest message that is not finished, -1 if there is none
 	OldestSince    time.Time // when it was fetched
+	OldestDue      time.Time // not before this it is to be handled, see NotBefore; zero if nothing said so
 	OldestAttempts int       // at it, that have failed
 	Next           int64     // the offset that may be committed, -1 before the first message has finished
 	Failing        *Failing  // the oldest message that is open after a failed attempt, nil if there is none
@@ -53,13 +56,14 @@ type PartitionStatus struct {
 
 // Status returns a snapshot: for a readiness probe, a page, a test. It may be called at any time, from any goroutine.
 func (c *Consumer) Status() Status {
-	s := Status{Phase: c.currentPhase()}
+	s := Status{Phase: c.currentPhase(), Group: c.cfg.Group}
 	for _, cl := range c.allClaims() {
 		s.Partitions = append(s.Partitions, cl.status())
 	}
 	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
+	s.Totals = c.totals()
 	s.NotReady = s.notReady(time.Now(), c.cfg.StallTimeout)
 	return s
 }
@@ -77,7 +81,7 @@ func (cl *claim) status() PartitionStatus {
 		s.FetchError, s.Unread = cl.fetchErr, cl.unread
 	}
 	if it := cl.open.oldest; it != nil {
-		s.Oldest, s.OldestSince, s.OldestAttempts = it.offset, it.fetched, it.attempts()
+		s.Oldest, s.OldestSince, s.OldestDue, s.OldestAttempts = it.offset, it.fetched, it.due, it.attempts()
 	}
 	if next, ok := cl.tracker.Committable(); ok {
 		s.Next = next

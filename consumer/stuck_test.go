@@ -15,9 +15,7 @@ import (
 // A handler that obeys is cancelled at the limit, with a cause that says why, and tried again.
 func TestProcessingLimitCancels(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 2)...)
+	b, topic, group := backlog(t, 1, 2)
 	var s seen
 	var cause atomic.Value
 	h := consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
@@ -46,9 +44,7 @@ func TestProcessingLimitCancels(t *testing.T) {
 // A handler that never returns ends the Consumer, by name, and its message is not committed.
 func TestStuckHandlerStopsTheConsumer(t *testing.T) {
 	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 2), serverstest.Group(t)
-	b.Produce(t, records(topic, 2, 2)...)
+	b, topic, group := backlog(t, 2, 2)
 	h := newBlocking(false)
 	t.Cleanup(func() { close(h.release) })
 	chain := consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
@@ -61,11 +57,7 @@ func TestStuckHandlerStopsTheConsumer(t *testing.T) {
 	cfg.DrainTimeout = 100 * time.Millisecond
 	cfg.Topics[topic] = consumer.Topic{Handler: chain, ProcessingLimit: 100 * time.Millisecond}
 	m := start(t, cfg)
-	select {
-	case <-m.done:
-	case <-time.After(30 * time.Second):
-		t.Fatal("Run goes on")
-	}
+	receive(t, m.done)
 	if !errors.Is(m.err, consumer.ErrHandlersStuck) || !errors.Is(m.err, consumer.ErrProcessingLimit) || !strings.Contains(m.err.Error(), topic+"[0]@0") {
 		t.Errorf("Run returned %v", m.err)
 	}

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
 )
 
 // ConfigError is one of the errors that New joins.
@@ -55,8 +55,7 @@ func validateBrokers(p *problems, brokers []string) {
 			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `holds a user or a password: write "host:port" alone, and set Net.SASL in Config.Sarama`)
 			continue
 		}
-		host, port, err := net.SplitHostPort(b)
-		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
+		if !kafkaconf.IsAddress(b) {
 			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `%q is not an address: write "host:port", without a scheme`, b)
 		}
 	}

@@ -75,6 +75,7 @@ func (cl *claim) late(now time.Time) (late map[int64]*attempting, stuck bool) {
 	if now.Sub(cl.settled) > settleEvery {
 		cl.settle(now)
 	}
+	cl.countPause(now)
 	limit := cl.topic.limit
 	if limit == 0 {
 		return nil, false

@@ -27,8 +27,13 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 	case err == nil:
 		cl.complete(it, now)
 	case f != nil && !cl.stopped:
-		it.failing, cl.lastErr = f, f.Err
-		cl.park(it)
+		it.note(f)
+		if f.waits {
+			it.due = f.RetryAt
+		} else {
+			cl.lastErr = f.Err
+		}
+		cl.park(it, f.RetryAt)
 	}
 	if !cl.topic.workers.contended.Load() || now.Sub(turn) < minTurn {
 		next = cl.start(turn, now)
@@ -80,13 +85,13 @@ func (cl *claim) settle(now time.Time) {
 	cl.report()
 }
 
-// park holds a message that failed until its next attempt is due. Nobody waits with it.
-func (cl *claim) park(it *item) {
-	if it.failing.RetryAt.IsZero() {
+// park holds a message that failed, or is not due, until its next attempt. Nobody waits with it.
+func (cl *claim) park(it *item, until time.Time) {
+	if until.IsZero() {
 		cl.parked[it] = nil // OnFailure is Stop
 		return
 	}
-	cl.parked[it] = time.AfterFunc(time.Until(it.failing.RetryAt), func() { cl.unpark(it) })
+	cl.parked[it] = time.AfterFunc(time.Until(until), func() { cl.unpark(it) })
 }
 
 func (cl *claim) unpark(it *item) {
@@ -106,18 +111,36 @@ func (cl *claim) judge(it *item, err error) *Failing {
 	if f == nil {
 		return nil
 	}
-	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int("attempt", f.Attempts), slog.Any("error", err))
-	_, asked := Delay(err)
-	switch {
-	case asked:
-		cl.run.log.Debug("einmal: a message is parked until its next attempt", append(attrs, slog.Duration("delay", f.delay))...)
-	case f.RetryAt.IsZero():
-		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
-		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: err})
-	default:
-		cl.run.log.Warn("einmal: a message failed, what is ordered behind it waits", append(attrs, slog.Duration("delay", f.delay))...)
+	cl.logFailed(f, it.current.msg.Result.Logged)
+	if f.RetryAt.IsZero() {
+		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: f.Err})
 	}
 	return f
+}
+
+// logFailed writes the line about a failed attempt, unless a link of the chain has: one failure is one line. That the Consumer stops
+// is a line of its own, without the error that the other one has.
+func (cl *claim) logFailed(f *Failing, logged bool) {
+	stops := f.RetryAt.IsZero()
+	if logged && !stops {
+		return
+	}
+	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int(attrAttempt, f.Attempts))
+	if !stops {
+		attrs = append(attrs, slog.Float64(attrDelay, f.delay.Seconds()))
+	}
+	if !logged {
+		attrs = append(attrs, slog.Any("error", f.Err))
+	}
+	_, asked := Delay(f.Err)
+	switch {
+	case stops:
+		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
+	case asked:
+		cl.run.log.Debug("einmal: a message is parked until its next attempt", attrs...)
+	default:
+		cl.run.log.Warn("einmal: a message failed, what is ordered behind it waits", attrs...)
+	}
 }
 
 // runningItems is the set of items in work.

@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"encoding/json"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,41 @@ func TestRedriveNeedsWhatItNeeds(t *testing.T) {
 	for _, want := range []string{"the store is nil", "the table is nil", "the handler is nil", "Filter.Consumer is empty"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// A place as a UUID is a UUIDv7 of the message's time, always the same, and another one for another place.
+func TestPlaceUUID(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(0x018cc251f400)
+	msg := &consumer.Message{Topic: "orders", TopicID: consumer.TopicID{1}, Partition: 3, Offset: 42, Timestamp: at, Value: []byte("x")}
+	id, ok := deadletter.PlaceUUID(msg)
+	if !ok || !regexp.MustCompile(`^018cc251-f400-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
+		t.Errorf("%q, %v", id, ok)
+	}
+	seen := map[string]bool{id: true}
+	for _, m := range []consumer.Message{
+		{Topic: "orders", TopicID: consumer.TopicID{1}, Partition: 3, Offset: 43, Timestamp: at},
+		{Topic: "orders", TopicID: consumer.TopicID{1}, Partition: 4, Offset: 42, Timestamp: at},
+		{Topic: "orders", TopicID: consumer.TopicID{2}, Partition: 3, Offset: 42, Timestamp: at},
+		{Topic: "orders", Partition: 3, Offset: 42, Timestamp: at},
+		{Topic: "orders", TopicID: consumer.TopicID{1}, Partition: 3, Offset: 42, Timestamp: at.Add(time.Millisecond)},
+	} {
+		other, ok := deadletter.PlaceUUID(&m)
+		if !ok || seen[other] {
+			t.Errorf("%+v: %q, %v", m, other, ok)
+		}
+		seen[other] = true
+	}
+	again := *msg
+	again.Attempt, again.Value = 7, []byte("y")
+	if same, _ := deadletter.PlaceUUID(&again); same != id {
+		t.Errorf("another delivery has %q, want %q", same, id)
+	}
+	for _, when := range []time.Time{{}, time.UnixMilli(-1), time.UnixMilli(1 << 48)} {
+		if id, ok := deadletter.PlaceUUID(&consumer.Message{Timestamp: when}); ok {
+			t.Errorf("%v: %q", when, id)
 		}
 	}
 }

@@ -19,6 +19,10 @@ type RedriveConfig struct {
 	// handler may have committed a part of it; KindCrashLoop, because it may end this process, too.
 	Filter Filter
 
+	// AnyConsumer says that the handler is for the dead letters of all consumers, so that Filter.Consumer may be empty: for functions
+	// that move messages on, as package forward does. Leave it false for a consumer's own handler.
+	AnyConsumer bool
+
 	// DryRun reports what would be redriven, and runs nothing.
 	DryRun bool
 
@@ -97,7 +101,7 @@ func (r *redrive[Tx]) validate() error {
 	if r.h == nil {
 		errs = append(errs, errors.New("deadletter.Redrive: the handler is nil: pass the function that stands in the consumer's Dedup"))
 	}
-	if r.cfg.Filter.Consumer == "" {
+	if r.cfg.Filter.Consumer == "" && !r.cfg.AnyConsumer {
 		errs = append(errs, errors.New("deadletter.Redrive: RedriveConfig.Filter.Consumer is empty: name the consumer whose handler this is, by default \"group/topic\""))
 	}
 	if r.cfg.PerSecond == 0 {

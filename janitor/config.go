@@ -62,11 +62,13 @@ type Table struct {
 	// Name is spelled as in the catalogue, without quotes: "processed_event". Required.
 	Name string
 
-	// Column is the column of times, spelled likewise: "processed_at". It needs a B-tree index. Required, unless Partitions is set.
+	// Column is the column of times, spelled likewise: "processed_at", or "expires_at" of idempotency_key. It needs a B-tree index.
+	// Required, unless Partitions is set.
 	Column string
 
 	// Keep is how long rows are kept. For records of events, it is at least middleware.DedupConfig.Window: let both be one
-	// constant. There is no default, because there is none that loses nothing. Required.
+	// constant. Where Column has the times of expiry, it is how long rows are kept after those, an hour for example. There is no
+	// default, because there is none that loses nothing. Required.
 	Keep time.Duration
 
 	// Margin is how much longer rows are kept. Default: DefaultMargin.

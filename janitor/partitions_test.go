@@ -188,7 +188,7 @@ func TestNobodyWaitsForADrop(t *testing.T) {
 	eventually(t, "the partition is being detached", func() bool {
 		return value[int](db, "select count(*) from pg_inherits where inhparent = 'processed_event'::regclass and inhdetachpending") == 1
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	store := pgxstore.New(db.Pool, nil)
 	if ran, err := store.Once(ctx, dedupstore.Key{Consumer: "c", Event: uuid7(time.Now(), 2)}, nothing); err != nil || !ran {

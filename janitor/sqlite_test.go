@@ -36,9 +36,9 @@ func execute(t testing.TB, db *sql.DB, text string, args ...any) {
 	}
 }
 
-func count(t testing.TB, db *sql.DB, query string, args ...any) (n int) {
+func count(t testing.TB, db *sql.DB, query string) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
 		t.Fatalf("%.80s: %v", query, err)
 	}
 	return n
@@ -126,5 +126,23 @@ func TestSweepSQLiteBesideConsumers(t *testing.T) {
 	}
 	if effects, failures := count(t, db, "select count(*) from effect"), j.Status().Tables[0].Failures; effects != 200 || failures != 0 {
 		t.Errorf("%d effects of 200 events, %d sweeps failed", effects, failures)
+	}
+}
+
+func TestSweepExpiredKeysOfSQLite(t *testing.T) {
+	t.Parallel()
+	db := openFile(t)
+	for key, expires := range map[string]string{"expired": "-4 hours", "in the margin": "-2 hours", "valid": "+1 day"} {
+		execute(t, db, `insert into idempotency_key (scope, key, fingerprint, status_code, expires_at)
+			values ('', '`+key+`', x'00', 200, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '`+expires+`'))`)
+	}
+	j := newJanitor(t, db, schema.SQLite, func(cfg *janitor.Config) {
+		cfg.Tables = []janitor.Table{{Name: "idempotency_key", Column: "expires_at", Keep: time.Hour}}
+	})
+	if r := sweep(t, j); r.Deleted != 1 || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	if n := count(t, db, "select count(*) from idempotency_key where key <> 'expired'"); n != 2 {
+		t.Errorf("%d of the others are left, want 2", n)
 	}
 }

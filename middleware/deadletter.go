@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -13,6 +14,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // DeadLetterConfig is what can be chosen about DeadLetter. Nil means all defaults.
@@ -41,7 +43,6 @@ const (
 	defaultDeadPerSecond = 10
 	deadBurst            = 10 * time.Second // so long it may take to write at once what has not been written before
 	deadWriteTimeout     = 10 * time.Second
-	deadLogEvery         = time.Minute
 )
 
 // deadRetry are the pauses between attempts to write a dead letter.
@@ -53,7 +54,7 @@ var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
 // of the Dedup inside, or one on the same table. Other errors pass.
 //
 // The record's key is that of Dedup, msg.Consumer and msg.EventID. Where there is no id that can be recorded, it is the message's place:
-// see deadletter.Place. If the key was recorded before, the effect is there already, or the dead letter was written by an earlier
+// see deadletter.Place, or deadletter.PlaceUUID where the table refuses that, because its ids are UUIDs. If the key was recorded before, the effect is there already, or the dead letter was written by an earlier
 // delivery: nothing is written, and msg.Result.Duplicate is set. Otherwise msg.Result.Dead is.
 //
 // A handler that ended the transaction itself (dedupstore.ErrTxEnded) may have committed the record of an effect that is not
@@ -154,9 +155,9 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 		w.turn = d.turns.next(now)
 	}
 	if delay := w.turn.Sub(now); delay > 0 {
-		if n, ok := d.storm.now(now, deadLogEvery); ok {
+		if n, ok := d.storm.now(now); ok {
 			d.cfg.Logger.WarnContext(ctx, "einmal: dead letters come faster than DeadLetterConfig.PerSecond allows, messages wait for their turn",
-				slog.String(string(keyTopic), msg.Topic), slog.String(string(keyErrorType), errorType(err)), slog.Int("waited", n))
+				slog.String(string(names.Topic), msg.Topic), slog.String(string(names.ErrorType), errorType(err)), slog.Int("waited", n))
 		}
 		return consumer.RetryAfter(delay, w)
 	}
@@ -167,9 +168,9 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 		return err // it comes again
 	}
 	w.failures++
-	if n, ok := d.stuck.now(now, deadLogEvery); ok {
+	if n, ok := d.stuck.now(now); ok {
 		d.cfg.Logger.ErrorContext(ctx, "einmal: a dead letter cannot be written, the message stays",
-			slog.String(string(keyTopic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(keyOffset), msg.Offset),
+			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))), slog.Int64(string(names.Offset), msg.Offset),
 			slog.String("error", cut(d.cfg.ErrorText(w.own, msg), maxErrorText)), slog.Int("attempts", n))
 	}
 	ceiling := deadRetry.ceiling(w.failures)
@@ -187,6 +188,7 @@ func (d *deadLetter[Tx]) write(ctx context.Context, msg *consumer.Message, kind 
 	for _, event := range eventsOf(msg, err) {
 		key := dedupstore.Key{Consumer: msg.Consumer, Event: event}
 		ran, own := d.once(ctx, msg, key, d.record(ctx, msg, key, kind, err))
+		countTransaction(&msg.Result, own)
 		switch {
 		case own == nil && ran:
 			msg.Result.Dead, msg.Result.DeadErr, msg.Result.Duplicate = true, err, false
@@ -197,31 +199,37 @@ func (d *deadLetter[Tx]) write(ctx context.Context, msg *consumer.Message, kind 
 		}
 		failed = own
 		if dedupstore.ClassOf(own) != dedupstore.Permanent {
-			break // the next key would not do better
+			return failed // the next key would not do better
 		}
 	}
-	return failed
+	return unrecordable(msg, failed)
+}
+
+// unrecordable says what to do about a message for which the table takes no key at all.
+func unrecordable(msg *consumer.Message, err error) error {
+	at := "it has no time, so that no partition is the one for it"
+	if !msg.Timestamp.IsZero() {
+		at = "its time is " + msg.Timestamp.UTC().Format(time.DateTime)
+	}
+	return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("the table takes no key of the message, neither an id of its event nor its place as text or as a UUIDv7, and %s: "+
+		"create the partition of that time; or note the message, and set the group's offset behind it: %w", at, err))
 }
 
 // eventsOf are the second halves of the keys to try, in their order: a store may refuse the first.
 func eventsOf(msg *consumer.Message, err error) []string {
-	place := deadletter.Place(msg)
-	if msg.EventIDErr != nil || msg.EventID == "" || errors.Is(err, dedupstore.ErrTxEnded) {
-		return []string{place}
+	events := []string{deadletter.Place(msg)}
+	if id, ok := deadletter.PlaceUUID(msg); ok {
+		events = append(events, id)
 	}
-	return []string{msg.EventID, place}
+	if msg.EventIDErr != nil || msg.EventID == "" || errors.Is(err, dedupstore.ErrTxEnded) {
+		return events
+	}
+	return append([]string{msg.EventID}, events...)
 }
 
 // once runs the transaction, and keeps the times of its steps.
 func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key dedupstore.Key, rec *deadletter.Record) (ran bool, err error) {
-	res := &msg.Result
-	res.Begin, res.HandlerStart, res.HandlerEnd = time.Now(), time.Time{}, time.Time{}
-	defer func() { res.End = time.Now() }()
-	return d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
-		defer func() { res.HandlerEnd = time.Now() }()
-		res.HandlerStart = time.Now()
-		return d.dead.Write(ctx, tx, rec)
-	})
+	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error { return d.dead.Write(ctx, tx, rec) })
 }
 
 func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {

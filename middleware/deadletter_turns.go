@@ -72,7 +72,10 @@ func (t *turns) next(now time.Time) time.Time {
 	return turn
 }
 
-// seldom allows one of many in a time.
+// seldomEvery is how often something is said that happens to many messages.
+const seldomEvery = time.Minute
+
+// seldom allows one of many in a minute.
 type seldom struct {
 	mu    sync.Mutex
 	last  time.Time
@@ -80,11 +83,11 @@ type seldom struct {
 }
 
 // now reports whether to go on, and how many were counted since the last time, this one included.
-func (s *seldom) now(now time.Time, every time.Duration) (count int, ok bool) {
+func (s *seldom) now(now time.Time) (count int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count++
-	if !s.last.IsZero() && now.Sub(s.last) < every {
+	if !s.last.IsZero() && now.Sub(s.last) < seldomEvery {
 		return 0, false
 	}
 	count, s.last, s.count = s.count, now, 0

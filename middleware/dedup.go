@@ -132,17 +132,42 @@ func (d *dedup[Tx]) refuse(msg *consumer.Message) error {
 	return nil
 }
 
-// once calls the store and keeps the times of the steps.
+// once runs the handler, unless the event is recorded.
 func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, err error) {
 	key := dedupstore.Key{Consumer: msg.Consumer, Event: msg.EventID}
+	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error { return d.h(ctx, tx, msg) })
+}
+
+// timedOnce calls the store, and notes in msg.Result the times of the steps and how the transaction ended.
+func timedOnce[Tx any](ctx context.Context, store dedupstore.Store[Tx], msg *consumer.Message, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error) {
 	res := &msg.Result
-	defer func() { res.End = time.Now() }() // after a panic too
-	res.Begin = time.Now()
-	return d.store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
+	res.Begin, res.HandlerStart, res.HandlerEnd = time.Now(), time.Time{}, time.Time{}
+	err = errPanicked
+	defer func() { // after a panic too
+		res.End = time.Now()
+		countTransaction(res, err)
+	}()
+	return store.Once(dedupstore.WithKey(ctx, key), key, func(ctx context.Context, tx Tx) error {
 		defer func() { res.HandlerEnd = time.Now() }()
 		res.HandlerStart = time.Now()
-		return d.h(ctx, tx, msg)
+		return fn(ctx, tx)
 	})
+}
+
+// errPanicked stands for the error of a call that a panic, or runtime.Goexit, has left.
+var errPanicked = errors.New("panicked")
+
+// countTransaction notes how the transaction ended.
+func countTransaction(res *consumer.Result, err error) {
+	t := &res.Transactions
+	switch {
+	case err == nil:
+		t.Committed++
+	case errors.Is(err, dedupstore.ErrOutcomeUnknown):
+		t.Unknown++
+	default:
+		t.RolledBack++
+	}
 }
 
 // classify makes errors of the store permanent that no further attempt can cure.

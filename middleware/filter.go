@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // FilterConfig is what can be chosen about Filter. Nil means all defaults.
@@ -17,8 +18,6 @@ type FilterConfig struct {
 	// Logger is told, once a minute at most, how many messages were skipped. Defaults to slog.Default().
 	Logger *slog.Logger
 }
-
-const filterLogEvery = time.Minute
 
 // Filter returns a middleware that skips the messages for which foreign returns true: those of a shared topic that are meant for
 // others. They take no effect, are not recorded, and their offsets are committed; msg.Result.Skipped is set. Nothing else in this
@@ -67,9 +66,9 @@ func (f *filter) Handle(ctx context.Context, msg *consumer.Message) error {
 	if f.cfg.Skipped != nil {
 		f.cfg.Skipped(msg)
 	}
-	if n, ok := f.skipped.now(time.Now(), filterLogEvery); ok {
+	if n, ok := f.skipped.now(time.Now()); ok {
 		f.cfg.Logger.InfoContext(ctx, "einmal: skipped messages that are not for this consumer",
-			slog.String(string(keyTopic), msg.Topic), slog.String(string(keyConsumer), msg.Consumer), slog.Int("skipped", n))
+			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Consumer), msg.Consumer), slog.Int("skipped", n))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // LoggingConfig is what can be chosen about Logging. Nil means all defaults.
@@ -38,13 +39,14 @@ const (
 	maxStack         = 16 << 10
 )
 
-// Logging returns a middleware that writes one line for each attempt that is worth one. Nil for logger means slog.Default().
+// Logging returns a middleware that writes one line for each attempt that is worth one, instead of the runner's line about a failed
+// one. Nil for logger means slog.Default().
 //
 //	what became of the attempt              level
-//	success, duplicate, skipped             Debug
+//	success, duplicate, skipped, not due    Debug
 //	interrupted by a drain                  Info   the message comes again
 //	retry: another attempt follows          Warn
-//	dead letter                             Warn   written, and done with
+//	dead letter, handed on                  Warn   written, and done with
 //	gave up, permanent, failed otherwise    Error  OnFailure applies
 //	a panic, whatever follows on it         Error  with the stack: it is a defect
 //
@@ -90,7 +92,7 @@ func (l *logging) Handle(ctx context.Context, msg *consumer.Message) (err error)
 	}()
 	err = l.next.Handle(ctx, msg)
 	returned = true
-	why := cmp.Or(err, msg.Result.DeadErr)
+	why := cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn)
 	l.write(ctx, msg, start, outcomeOf(ctx, msg, err), why, stack(why))
 	return err
 }
@@ -116,6 +118,8 @@ var lines = map[outcome]line{
 	outcomeInterrupted: {slog.LevelInfo, "einmal: an attempt was interrupted, the message comes again"},
 	outcomeRetry:       {slog.LevelWarn, "einmal: an attempt has failed, another one follows"},
 	outcomeDeadLetter:  {slog.LevelWarn, "einmal: wrote a dead letter"},
+	outcomeHandedOn:    {slog.LevelWarn, "einmal: handed a message on"},
+	outcomeNotDue:      {slog.LevelDebug, "einmal: a message is not due"},
 	outcomeGaveUp:      {slog.LevelError, "einmal: gave a message up"},
 	outcomePermanent:   {slog.LevelError, "einmal: no attempt can handle a message"},
 	outcomeFailed:      {slog.LevelError, "einmal: could not handle a message"},
@@ -131,35 +135,36 @@ func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.T
 	if !l.log.Enabled(ctx, rule.level) {
 		return
 	}
+	msg.Result.Logged = err != nil
 	now := time.Now()
 	suppressed, ok := l.limit.allow(kind, now)
 	if !ok {
 		return
 	}
 	attrs := append(make([]slog.Attr, 0, 16),
-		slog.String(string(keyTopic), msg.Topic),
-		slog.String(string(keyPartition), strconv.Itoa(int(msg.Partition))),
-		slog.Int64(string(keyOffset), msg.Offset),
-		slog.String(string(keyGroup), msg.Group),
-		slog.String(string(keyConsumer), msg.Consumer),
-		slog.String(string(keyOutcome), string(what)),
-		slog.Int(string(keyAttempt), msg.Attempt),
-		slog.Float64(string(keyDuration), now.Sub(start).Seconds()),
+		slog.String(string(names.Topic), msg.Topic),
+		slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))),
+		slog.Int64(string(names.Offset), msg.Offset),
+		slog.String(string(names.Group), msg.Group),
+		slog.String(string(names.Consumer), msg.Consumer),
+		slog.String(string(names.Outcome), string(what)),
+		slog.Int(string(names.Attempt), msg.Attempt),
+		slog.Float64(string(names.Duration), now.Sub(start).Seconds()),
 	)
 	if l.cfg.EventID && msg.EventID != "" {
-		attrs = append(attrs, slog.String(string(keyMessageID), cut(msg.EventID, maxEventID)))
+		attrs = append(attrs, slog.String(string(names.MessageID), cut(msg.EventID, maxEventID)))
 	}
 	if delay, ok := consumer.Delay(err); ok {
-		attrs = append(attrs, slog.Float64(string(keyDelay), delay.Seconds()))
+		attrs = append(attrs, slog.Float64(string(names.Delay), delay.Seconds()))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String(string(keyErrorType), errorType(err)), slog.String("error", cut(l.cfg.ErrorText(err), maxErrorText)))
+		attrs = append(attrs, slog.String(string(names.ErrorType), errorType(err)), slog.String("error", cut(l.cfg.ErrorText(err), maxErrorText)))
 	}
 	if stack != nil {
-		attrs = append(attrs, slog.String(string(keyStack), cut(string(stack), maxStack)))
+		attrs = append(attrs, slog.String(string(names.Stack), cut(string(stack), maxStack)))
 	}
 	if suppressed > 0 {
-		attrs = append(attrs, slog.Int(string(keySuppressed), suppressed))
+		attrs = append(attrs, slog.Int(string(names.Suppressed), suppressed))
 	}
 	l.log.LogAttrs(ctx, rule.level, rule.text, attrs...)
 }

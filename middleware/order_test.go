@@ -147,6 +147,7 @@ func TestOneMiddlewareServesManyTopics(t *testing.T) {
 		"Timeout": middleware.Timeout(time.Minute),
 		"Logging": middleware.Logging(slog.New(slog.DiscardHandler), nil),
 		"Tracing": middleware.Tracing(nil),
+		"Metrics": middleware.Metrics(nil),
 	} {
 		errOther := errors.New("other topic")
 		one, two := mw(returning(errBase)), mw(returning(errOther))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // outcome is what became of one attempt, in the words that log lines and spans share.
@@ -19,6 +20,8 @@ const (
 	outcomeSuccess     outcome = "success"
 	outcomeDuplicate   outcome = "duplicate"   // the event was recorded before: the handler did not run
 	outcomeDeadLetter  outcome = "dead_letter" // the message was written as a dead letter
+	outcomeHandedOn    outcome = "handed_on"   // by HandOn, to a retry topic for example
+	outcomeNotDue      outcome = "not_due"     // the message is parked until it is
 	outcomeSkipped     outcome = "skipped"     // by Filter
 	outcomeRetry       outcome = "retry"       // another attempt follows
 	outcomeGaveUp      outcome = "gave_up"     // all attempts have failed: OnFailure applies
@@ -30,7 +33,12 @@ const (
 
 // isError reports whether the message has not taken effect and something is wrong.
 func (o outcome) isError() bool {
-	return o != outcomeSuccess && o != outcomeDuplicate && o != outcomeSkipped && o != outcomeInterrupted
+	switch o {
+	case outcomeSuccess, outcomeDuplicate, outcomeSkipped, outcomeNotDue, outcomeInterrupted:
+		return false
+	default:
+		return true
+	}
 }
 
 // outcomeOf names what became of an attempt that returned err.
@@ -38,6 +46,8 @@ func outcomeOf(ctx context.Context, msg *consumer.Message, err error) outcome {
 	switch {
 	case err == nil && msg.Result.Dead:
 		return outcomeDeadLetter
+	case err == nil && msg.Result.HandedOn != nil:
+		return outcomeHandedOn
 	case err == nil && msg.Result.Skipped:
 		return outcomeSkipped
 	case err == nil && msg.Result.Duplicate:
@@ -50,6 +60,9 @@ func outcomeOf(ctx context.Context, msg *consumer.Message, err error) outcome {
 		return outcomeGaveUp
 	case interrupted(ctx):
 		return outcomeInterrupted
+	}
+	if _, early := consumer.Due(err); early {
+		return outcomeNotDue
 	}
 	if _, delayed := consumer.Delay(err); delayed {
 		return outcomeRetry
@@ -95,7 +108,7 @@ func errorType(err error) string {
 	if class := dedupstore.ClassOf(err); class != dedupstore.Unclassified {
 		return class.String()
 	}
-	return cut(typeOfError(cause(err)), 128)
+	return cut(names.TypeOf(cause(err)), 128)
 }
 
 // cause unwraps err as long as its type says nothing: control errors, and types whose name is not exported, such as those of

@@ -35,7 +35,7 @@ type Step struct {
 // delivered again makes up for them. They see nothing of each other but what they write to the database, and between two of
 // them the process may end: put into one function, and so into one transaction, what must never be seen apart.
 //
-// DeadLetter and Retry stand in the steps, never around the Sequence: New refuses it. A step that was given up and written as a
+// DeadLetter, HandOn and Retry stand in the steps, never around the Sequence: New refuses it. A step that was given up and written as a
 // dead letter has finished, and the next one begins; without a DeadLetter it holds up the steps behind it, and OnFailure
 // applies. A step's msg.Attempt, FirstAttempt and LastError are its own: only its failures count, since it last finished. They are
 // found again in the message's LastError, so they begin anew where that one does: with another owner of the partition, and
@@ -102,7 +102,7 @@ func (s *sequence) Validate(outside []consumer.Handler) error {
 	errs := []error{s.invalid}
 	for _, h := range outside {
 		l, ok := h.(consumer.Linker)
-		if ok && (l.Link() == consumer.LinkRetry || l.Link() == consumer.LinkDeadLetter) {
+		if ok && (l.Link() == consumer.LinkRetry || l.Link() == consumer.LinkDeadLetter || l.Link() == consumer.LinkHandOn) {
 			errs = append(errs, fmt.Errorf("middleware.Sequence stands inside %v: move that to the Step.Middleware of each step, so that a step which fails or is given up takes no other one with it", l.Link()))
 		}
 	}
@@ -166,7 +166,10 @@ func (st step) handle(ctx context.Context, m *consumer.Message) error {
 // sumUp adds what a step came to.
 func sumUp(sum *consumer.Result, res consumer.Result) {
 	sum.Dead, sum.DeadErr = sum.Dead || res.Dead, cmp.Or(sum.DeadErr, res.DeadErr)
+	sum.HandedOn = cmp.Or(sum.HandedOn, res.HandedOn)
 	sum.Skipped = sum.Skipped || res.Skipped
+	sum.Logged = res.Logged // of the step that has failed, if one has
+	sum.Transactions.Add(res.Transactions)
 	first := func(t *time.Time, other time.Time) {
 		if t.IsZero() {
 			*t = other

@@ -16,6 +16,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // TracingConfig is what can be chosen about Tracing. Nil means all defaults.
@@ -75,7 +76,7 @@ func Tracing(cfg *TracingConfig) consumer.Middleware {
 	if t.cfg.Propagator == nil {
 		t.cfg.Propagator = propagation.TraceContext{}
 	}
-	tracer := t.cfg.TracerProvider.Tracer(tracerName, trace.WithSchemaURL(schemaURL))
+	tracer := t.cfg.TracerProvider.Tracer(tracerName, trace.WithSchemaURL(names.SchemaURL))
 	return func(next consumer.Handler) consumer.Handler {
 		return &tracing{next: next, cfg: t.cfg, tracer: tracer, starts: starts{known: map[startKey]start{}}}
 	}
@@ -102,7 +103,7 @@ func (t *tracing) Handle(ctx context.Context, msg *consumer.Message) (err error)
 			if returned {
 				what = outcomeOf(ctx, msg, err)
 			}
-			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr))
+			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn))
 			t.children(inner, msg, returned && !rolledBack(err))
 		}
 		span.End()
@@ -144,24 +145,24 @@ func links(spans ...trace.SpanContext) (links []trace.Link) {
 // describe says what became of the attempt.
 func (t *tracing) describe(span trace.Span, msg *consumer.Message, what outcome, err error) {
 	attrs := append(make([]attribute.KeyValue, 0, attributesAtTheEnd),
-		keyOffset.Int64(msg.Offset),
-		keyBodySize.Int(len(msg.Value)),
-		keyConsumer.String(msg.Consumer),
-		keyAttempt.Int(msg.Attempt),
-		keyDuplicate.Bool(msg.Result.Duplicate),
-		keyOutcome.String(string(what)),
+		names.Offset.Int64(msg.Offset),
+		names.BodySize.Int(len(msg.Value)),
+		names.Consumer.String(msg.Consumer),
+		names.Attempt.Int(msg.Attempt),
+		names.Duplicate.Bool(msg.Result.Duplicate),
+		names.Outcome.String(string(what)),
 	)
 	if msg.Value == nil {
-		attrs = append(attrs, keyTombstone.Bool(true))
+		attrs = append(attrs, names.Tombstone.Bool(true))
 	}
 	if t.cfg.EventID && msg.EventID != "" {
-		attrs = append(attrs, keyMessageID.String(cut(msg.EventID, maxEventID)))
+		attrs = append(attrs, names.MessageID.String(cut(msg.EventID, maxEventID)))
 	}
 	switch {
-	case err != nil:
-		attrs = append(attrs, keyErrorType.String(errorType(err)))
+	case err != nil && what != outcomeNotDue:
+		attrs = append(attrs, names.ErrorType.String(errorType(err)))
 	case what.isError():
-		attrs = append(attrs, keyErrorType.String(string(what)))
+		attrs = append(attrs, names.ErrorType.String(string(what)))
 	}
 	if what.isError() {
 		span.SetStatus(codes.Error, t.status(what, err))
@@ -240,15 +241,15 @@ func (s *starts) of(msg *consumer.Message) start {
 
 func newStart(key startKey) start {
 	attrs := trace.WithAttributes(
-		systemKafka, operationProcess,
-		keyOperationName.String(operation),
-		keyTopic.String(key.topic),
-		keyPartition.String(strconv.Itoa(int(key.partition))),
-		keyGroup.String(key.group),
+		names.Kafka, names.TypeProcess,
+		names.OperationName.String(names.Process),
+		names.Topic.String(key.topic),
+		names.Partition.String(strconv.Itoa(int(key.partition))),
+		names.Group.String(key.group),
 	)
 	kind := trace.WithSpanKind(trace.SpanKindConsumer)
 	return start{
-		name:  operation + " " + key.topic,
+		name:  names.Process + " " + key.topic,
 		root:  []trace.SpanStartOption{kind, attrs, trace.WithNewRoot()},
 		child: []trace.SpanStartOption{kind, attrs},
 	}

@@ -6,4 +6,7 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-func TestMain(m *testing.M) { serverstest.Main(m) }
+func TestMain(m *testing.M) {
+	serverstest.ParallelTests()
+	serverstest.Main(m)
+}

@@ -3,10 +3,11 @@ package outbox
 import (
 	"context"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 const tracerName = "github.com/einmal-go/einmal/outbox"
@@ -17,17 +18,15 @@ const maxLinks = 128
 // startSpans begins a span for each topic of the batch. It is linked to the traces in which the events were written: they are many, so
 // none is the parent.
 func (b *batch) startSpans(ctx context.Context) (end func(error)) {
-	tracer := b.cfg.TracerProvider.Tracer(tracerName)
+	tracer := b.cfg.TracerProvider.Tracer(tracerName, trace.WithSchemaURL(names.SchemaURL))
 	byTopic := map[string][]*row{}
 	for _, r := range b.rows {
 		byTopic[r.topic] = append(byTopic[r.topic], r)
 	}
 	var spans []trace.Span
 	for topic, rows := range byTopic {
-		_, span := tracer.Start(ctx, "send "+topic, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-			attribute.String("messaging.system", "kafka"), attribute.String("messaging.operation.type", "send"),
-			attribute.String("messaging.operation.name", "send"), attribute.String("messaging.destination.name", topic),
-			attribute.Int("messaging.batch.message_count", len(rows))))
+		_, span := tracer.Start(ctx, names.Send+" "+topic, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+			names.Kafka, names.TypeSend, names.OperationName.String(names.Send), names.Topic.String(topic), names.BatchSize.Int(len(rows))))
 		if span.IsRecording() {
 			addLinks(span, rows)
 		}

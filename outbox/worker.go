@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/names"
 )
 
 // worker sends one batch at a time.
@@ -305,7 +307,7 @@ func (b *batch) block(ctx context.Context, tx Tx) error {
 	for i, r := range failed {
 		texts[i] = r.err.Error()
 		b.log.Error("outbox: an event cannot be sent; it blocks its key until it is retried or discarded",
-			slog.Int64("id", r.id), slog.String("messaging.destination.name", r.topic), slog.Any("error", r.err))
+			slog.Int64("id", r.id), slog.String(string(names.Topic), r.topic), slog.Any("error", r.err))
 	}
 	_, err := tx.Exec(ctx, b.sql.block, numbers(idsOf(failed)), numbers(epochsOf(failed)), textArray(texts))
 	return err

@@ -37,6 +37,8 @@ const (
 	DeadLetter Component = "deadletter" // dead letters: dead_message
 	CrashLoop  Component = "crashloop"  // middleware.CrashLoop: started_message
 	Outbox     Component = "outbox"     // package outbox: outbox_event, outbox_lease, outbox_mode
+
+	Idempotency Component = "idempotency" // the server of package idempotency: idempotency_key
 )
 
 // File is one SQL file: one or more statements that do nothing where they have been run before.

@@ -17,11 +17,14 @@ var commands = []command{
 	schemaCheck,
 	deadList,
 	deadShow,
+	deadRedrive,
 	deadDiscard,
 	outboxList,
 	outboxShow,
 	outboxRetry,
 	outboxDiscard,
+	statusShow,
+	replayCheck,
 	version,
 }
 

@@ -82,8 +82,16 @@ func (f *deadFlags) complete(args []string) (restricts bool, err error) {
 
 // with opens the table and calls do.
 func (f *deadFlags) with(ctx context.Context, env *environment, do func(ctx context.Context, table *sqldeadletter.Table) error) error {
-	ctx, cancel := context.WithTimeout(ctx, f.url.timeout)
-	defer cancel()
+	return f.open(ctx, env, func(ctx context.Context, db *sql.DB, w *wanted) error { return do(ctx, tableOf(db, w)) })
+}
+
+// open opens the database and calls do.
+func (f *deadFlags) open(ctx context.Context, env *environment, do func(ctx context.Context, db *sql.DB, w *wanted) error) error {
+	if f.url.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.url.timeout)
+		defer cancel()
+	}
 	w, err := f.tables.wants(f.url.get(env), []string{string(schema.DeadLetter)})
 	if err != nil {
 		return err
@@ -93,7 +101,7 @@ func (f *deadFlags) with(ctx context.Context, env *environment, do func(ctx cont
 		return err
 	}
 	defer db.Close()
-	return do(ctx, tableOf(db, w))
+	return do(ctx, db, w)
 }
 
 func tableOf(db *sql.DB, w *wanted) *sqldeadletter.Table {
@@ -250,7 +258,7 @@ var deadDiscard = command{
 	name: "dead discard", args: "[id...]",
 	about: "Delete dead letters for good.",
 	more: "The flags and ids say which; without any, -all must. The records of the events stay: the messages are not handled again. Those\n" +
-		"that are being redriven are left. To handle dead letters, repair the cause and have the service call deadletter.Redrive.",
+		"that are being redriven are left. To have dead letters handled, repair the cause, then call dead redrive.",
 	setup: func(flags *flag.FlagSet) action {
 		var dead deadFlags
 		dead.add(flags)

@@ -44,22 +44,7 @@ var schemaApply = command{
 		"is wrong with it is said, as by schema check, and if it is an error the exit code is 1. An index of a large table that\n" +
 		"is there already keeps writers waiting while it is made: make it before, by create index concurrently.",
 	setup: func(flags *flag.FlagSet) action {
-		var tables tableFlags
-		var url urlFlags
-		tables.add(flags)
-		url.add(flags)
-		return func(ctx context.Context, env *environment, args []string) error {
-			ctx, cancel := context.WithTimeout(ctx, url.timeout)
-			defer cancel()
-			w, err := tables.wants(url.get(env), args)
-			if err != nil {
-				return err
-			}
-			db, err := url.open(ctx, env, w.dialect, true)
-			if err != nil {
-				return err
-			}
-			defer db.Close()
+		return onTables(flags, true, func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error {
 			before, after, err := w.apply(ctx, db)
 			if err != nil {
 				return err
@@ -70,8 +55,30 @@ var schemaApply = command{
 				return errNo
 			}
 			return nil
-		}
+		})
 	},
+}
+
+// onTables is the action of a command that works in a database, on the tables that flags and arguments name. It adds its flags.
+func onTables(flags *flag.FlagSet, writes bool, work func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error) action {
+	var tables tableFlags
+	var url urlFlags
+	tables.add(flags)
+	url.add(flags)
+	return func(ctx context.Context, env *environment, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, url.timeout)
+		defer cancel()
+		w, err := tables.wants(url.get(env), args)
+		if err != nil {
+			return err
+		}
+		db, err := url.open(ctx, env, w.dialect, writes)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return work(ctx, env, db, w)
+	}
 }
 
 // apply creates the tables, and returns what was found before and after.
@@ -139,24 +146,9 @@ var schemaCheck = command{
 		"type that takes different events for the same. A warning is what becomes slow, large or fragile. It reads catalogues only,\n" +
 		"as the user of the URL, or as -role. The exit code is 1 if there is an error, with -strict also if there is a warning.",
 	setup: func(flags *flag.FlagSet) action {
-		var tables tableFlags
-		var url urlFlags
-		tables.add(flags)
-		url.add(flags)
 		asJSON := flags.Bool("json", false, "print JSON: ok, errors, warnings, findings")
 		strict := flags.Bool("strict", false, "take warnings for errors")
-		return func(ctx context.Context, env *environment, args []string) error {
-			ctx, cancel := context.WithTimeout(ctx, url.timeout)
-			defer cancel()
-			w, err := tables.wants(url.get(env), args)
-			if err != nil {
-				return err
-			}
-			db, err := url.open(ctx, env, w.dialect, false)
-			if err != nil {
-				return err
-			}
-			defer db.Close()
+		return onTables(flags, false, func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error {
 			found, err := w.dialect.Check(ctx, ask(db), w.cfg, w.components...)
 			if err != nil {
 				return err
@@ -170,7 +162,7 @@ var schemaCheck = command{
 				return errNo
 			}
 			return err
-		}
+		})
 	},
 }
 

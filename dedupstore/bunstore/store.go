@@ -20,8 +20,9 @@ import (
 type Store struct{ store *sqltx.Store[bun.Tx] }
 
 var (
-	_ dedupstore.Store[bun.Tx] = (*Store)(nil)
-	_ dedupstore.Checker       = (*Store)(nil)
+	_ dedupstore.Store[bun.Tx]     = (*Store)(nil)
+	_ dedupstore.Forgetter[bun.Tx] = (*Store)(nil)
+	_ dedupstore.Checker           = (*Store)(nil)
 )
 
 // New returns a Store on db, which stays the caller's to close, after the last Once has returned. A nil cfg is all defaults. New
@@ -88,6 +89,11 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 // InTx implements dedupstore.Transactor.
 func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
 	return s.store.InTx(ctx, fn)
+}
+
+// Forget implements dedupstore.Forgetter. It needs the privilege to delete, which nothing else in the store does.
+func (s *Store) Forget(ctx context.Context, tx bun.Tx, key dedupstore.Key) error {
+	return s.store.Forget(ctx, tx, key)
 }
 
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run, and a driver that

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
@@ -51,4 +52,13 @@ func (s *Store) beginUnkeyed(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error
 	results := conn.SendBatch(ctx, &batch)
 	err := results.Close()
 	return results.Tx(), err
+}
+
+// Forget implements dedupstore.Forgetter. It needs the privilege to delete, which nothing else in the store does.
+func (s *Store) Forget(ctx context.Context, tx pgx.Tx, key dedupstore.Key) error {
+	if err := s.sql.Invalid(s.invalid, key.Validate()); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, s.sql.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
+	return s.sql.ForgetError(err)
 }

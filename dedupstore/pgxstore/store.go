@@ -23,8 +23,9 @@ type Store struct {
 }
 
 var (
-	_ dedupstore.Store[pgx.Tx] = (*Store)(nil)
-	_ dedupstore.Checker       = (*Store)(nil)
+	_ dedupstore.Store[pgx.Tx]     = (*Store)(nil)
+	_ dedupstore.Forgetter[pgx.Tx] = (*Store)(nil)
+	_ dedupstore.Checker           = (*Store)(nil)
 )
 
 // New returns a Store on pool, which stays the caller's to close, after the last Once has returned. It does no input or

@@ -54,6 +54,7 @@ type Store struct{ store *sqltx.Store[*sql.Tx] }
 
 var (
 	_ dedupstore.Store[*sql.Tx]      = (*Store)(nil)
+	_ dedupstore.Forgetter[*sql.Tx]  = (*Store)(nil)
 	_ dedupstore.Checker             = (*Store)(nil)
 	_ dedupstore.Transactor[*sql.Tx] = (*Store)(nil)
 )
@@ -89,6 +90,11 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 // InTx implements dedupstore.Transactor.
 func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
 	return s.store.InTx(ctx, fn)
+}
+
+// Forget implements dedupstore.Forgetter. It needs the privilege to delete, which nothing else in the store does.
+func (s *Store) Forget(ctx context.Context, tx *sql.Tx, key dedupstore.Key) error {
+	return s.store.Forget(ctx, tx, key)
 }
 
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,

@@ -43,4 +43,6 @@
 //     transaction, Transient (ErrLocked) where another transaction has held the key for too long, Unavailable where the
 //     connection was lost in the function, OutcomeUnknown as in 13.
 //  19. A store that implements dedupstore.Transactor holds 5 to 9 and 13 for a transaction without a key, too.
+//  20. A store that implements dedupstore.Forgetter deletes the record of a key and those of its hand-ons, no others, when the
+//     transaction is committed, and not before.
 package storetest

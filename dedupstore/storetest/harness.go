@@ -122,7 +122,7 @@ func (l *list) log(t testing.TB) {
 }
 
 // patience is how long a case waits for what must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // testCase is one case of the suite. The name begins with the number of the promise.
 type testCase[Tx any] struct {
@@ -145,15 +145,18 @@ const (
 	impatient need = "Harness.Impatient is nil"
 	checker   need = "the store is no dedupstore.Checker"
 	unkeyed   need = "the store is no dedupstore.Transactor"
+	forgets   need = "the store is no dedupstore.Forgetter, or no Transactor"
 )
 
 // declined says what the case needs and h does not have, if there is something.
 func (c testCase[Tx]) declined(h Harness[Tx]) string {
 	_, checks := h.Store.(dedupstore.Checker)
 	_, transacts := h.Store.(dedupstore.Transactor[Tx])
+	_, forgetting := h.Store.(dedupstore.Forgetter[Tx])
 	has := map[need]bool{
 		nothing: true, other: h.Other != nil, spoil: h.Spoil != nil, end: h.End != nil,
 		lose: h.Lose != nil, brief: h.Brief != nil, cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks, unkeyed: transacts,
+		forgets: forgetting && transacts,
 	}
 	if has[c.needs] {
 		return ""
@@ -187,5 +190,6 @@ func cases[Tx any]() []testCase[Tx] {
 		{"18 class of a key held for too long", brief, (*suite[Tx]).heldTooLong},
 		{"18 class of a lost connection", lose, (*suite[Tx]).lostConnection},
 		{"19 transaction without a key", unkeyed, (*suite[Tx]).unkeyed},
+		{"20 forget", forgets, (*suite[Tx]).forget},
 	}
 }

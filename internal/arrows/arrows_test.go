@@ -31,18 +31,43 @@ var table = map[string]allowed{
 	"dedupstore":             {},
 	"schema":                 {},
 	"janitor":                {module: []string{"schema"}},
-	"consumer":               {module: []string{"offsets", "internal/kafkaconf"}, others: []string{sarama}},
+	"status":                 {},
+	"consumer":               {module: []string{"offsets", "internal/kafkaconf", "internal/topicwindow"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
-	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore"}, others: []string{otel}},
+	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore", "internal/meter", "internal/names"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
-	"outbox":             {module: []string{"schema", "internal/kafkaconf"}, others: []string{sarama, otel}},
-	"outbox/pgxoutbox":   {module: []string{"outbox"}, others: []string{pgx}},
-	"outbox/sqloutbox":   {module: []string{"outbox"}},
-	"outbox/bunoutbox":   {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
-	"outbox/outboxtest":  {module: []string{"outbox"}, others: []string{sarama}},
-	"internal/kafkaconf": {others: []string{sarama}},
+	"outbox":               {module: []string{"schema", "internal/kafkaconf", "internal/names"}, others: []string{sarama, otel}},
+	"outbox/pgxoutbox":     {module: []string{"outbox"}, others: []string{pgx}},
+	"outbox/sqloutbox":     {module: []string{"outbox"}},
+	"outbox/bunoutbox":     {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
+	"outbox/outboxtest":    {module: []string{"outbox"}, others: []string{sarama}},
+	"internal/kafkaconf":   {others: []string{sarama}},
+	"internal/topicwindow": {module: []string{"internal/kafkaconf"}, others: []string{sarama}},
+
+	// forward writes messages to the outbox; it knows no driver and no client
+	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox"}},
+
+	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
+	"idempotency":                     {module: []string{"dedupstore"}},
+	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
+	"idempotency/internal/servertest": {},
+	"idempotency/internal/idemsql":    {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate"}},
+	"idempotency/pgxidempotency":      {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
+	"idempotency/sqlidempotency":      {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},
+	"idempotency/bunidempotency": {
+		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "schema"},
+		others: []string{bun},
+	},
+	"internal/sqlstate": {},
+
+	// what measures one part by its Status: nobody else knows both that part and OpenTelemetry's metrics
+	"consumer/consumermetrics": {module: []string{"consumer", "internal/meter", "internal/names"}, others: []string{otel}},
+	"outbox/outboxmetrics":     {module: []string{"outbox", "internal/meter", "internal/names"}, others: []string{otel}},
+	"janitor/janitormetrics":   {module: []string{"janitor", "internal/meter", "internal/names"}, others: []string{otel}},
+	"internal/meter":           {module: []string{"internal/names"}, others: []string{otel}},
+	"internal/names":           {others: []string{otel}},
 
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
@@ -63,7 +88,7 @@ var table = map[string]allowed{
 	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it
-	"dedupstore/internal/record": {module: []string{"dedupstore", "schema"}},
+	"dedupstore/internal/record": {module: []string{"dedupstore", "schema", "internal/sqlstate"}},
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
@@ -78,7 +103,10 @@ var table = map[string]allowed{
 
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
-	"cmd/einmal": {module: []string{"schema", "deadletter", "deadletter/sqldeadletter", "outbox", "outbox/sqloutbox"}, others: []string{pgx, "modernc.org/sqlite"}},
+	"cmd/einmal": {
+		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "dedupstore", "dedupstore/sqlstore", "forward", "internal/topicwindow", "outbox", "outbox/sqloutbox", "status"},
+		others: []string{pgx, "modernc.org/sqlite"},
+	},
 
 	"internal/...": {module: []string{"internal/..."}, others: []string{
 		sarama, pgx, "github.com/twmb/franz-go", "github.com/ory/dockertest/v3", "github.com/fergusstrange/embedded-postgres", "go.uber.org/goleak",
@@ -94,7 +122,7 @@ var never = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/e
 // place in them.
 var withoutSarama = []string{
 	"consumer/message.go", "consumer/handler.go", "consumer/errors.go", "consumer/codec.go", "consumer/eventid.go", "consumer/eventid_json.go", "consumer/eventid_cloudevents.go",
-	"consumer/chain.go", "consumer/window.go", "consumer/queue.go", "consumer/status.go",
+	"consumer/chain.go", "consumer/window.go", "consumer/queue.go", "consumer/status.go", "consumer/statusjson.go", "consumer/replay_rate.go",
 }
 
 // violations reads every Go file of the module that is no test, for whatever platform it is, and answers with a line for
@@ -218,6 +246,9 @@ func TestBrokenArrowsAreFound(t *testing.T) {
 		"dedupstore/memstore/x.go:testing":                                               "name ends with test",
 		"dedupstore/storetest/x.go:testing":                                              "",
 		"consumer/x.go:github.com/IBM/sarama":                                            "",
+		"consumer/x.go:go.opentelemetry.io/otel/metric":                                  "may not depend on this module",
+		"consumer/consumermetrics/x.go:go.opentelemetry.io/otel/sdk/metric":              "choose an SDK",
+		"consumer/consumermetrics/x.go:github.com/einmal-go/einmal/outbox":               "points the other way",
 		"consumer/message.go:github.com/IBM/sarama":                                      "nothing of Kafka's client",
 		"consumer/x.go:github.com/einmal-go/einmal/middleware":                           "points the other way",
 		"consumer/x.go:github.com/einmal-go/einmal/internal/servers":                     "points the other way",

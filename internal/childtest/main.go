@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -43,17 +42,6 @@ func obey[T any](text string, run func(ctx context.Context, orders T) error) err
 
 // Say tells the parent a line.
 func Say(line string) { fmt.Fprintln(os.Stdout, line) }
-
-// MoreAtOnce runs n tests side by side, whatever the number of processors, unless -parallel says something: for tests that mostly wait. Flags must
-// have been parsed.
-func MoreAtOnce(n int) {
-	const parallel = "test.parallel"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
-	if !given {
-		_ = flag.Set(parallel, strconv.Itoa(n))
-	}
-}
 
 // Kills is how often a test kills: what a flag says, unless it is 0; else what the variable env says; else usual.
 func Kills(t testing.TB, said int, env string, usual int) int {

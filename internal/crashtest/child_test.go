@@ -53,6 +53,8 @@ type orders struct {
 	Dead      bool          // the handler of Event fails for good, and its dead letter is struck
 	CrashLoop bool          // the handler of Event ends the process each time, against which middleware.CrashLoop stands
 	Redrive   bool          // the process redrives dead letters, and consumes nothing
+	Republish bool          // it has them published again
+	Retries   string        // the name of a retry topic, to which the message of Event is handed on, which is struck
 }
 
 // What a child says on standard output, and hears on standard input.
@@ -93,8 +95,11 @@ func childMain(ctx context.Context, o orders) error {
 	c.blow = c.kill
 	context.AfterFunc(ctx, func() { childtest.Say(sayEnding) })
 	go c.listen()
-	if o.Redrive {
+	switch {
+	case o.Redrive:
 		return c.redrive(ctx)
+	case o.Republish:
+		return c.republish(ctx)
 	}
 	return c.consume(ctx)
 }
@@ -172,6 +177,9 @@ func (c *child) openPool(ctx context.Context) (*pgxpool.Pool, error) {
 
 func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 	topics := map[string]consumer.Topic{c.Topic: c.topic(pool)}
+	if c.Retries != "" {
+		topics = c.retrying(pool)
+	}
 	maps.Copy(topics, c.more)
 	return consumer.Config{
 		Brokers:      c.Brokers,
@@ -179,6 +187,7 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 		Middleware:   []consumer.Middleware{c.outermost},
 		Topics:       topics,
 		DrainTimeout: c.Drain,
+		StartTimeout: 2 * time.Minute, // a machine that has much to do
 		Rebalance:    c.Protocol,
 		Logger:       slog.New(slog.NewTextHandler(c.log, nil)),
 		Sarama: func(cfg *sarama.Config) {

@@ -19,8 +19,7 @@ var (
 // TestMain is also the main of the children: a test starts the program that it runs in.
 func TestMain(m *testing.M) {
 	childtest.Main(envOrders, childMain)
-	flag.Parse()
-	childtest.MoreAtOnce(6) // they mostly wait for the group's time-outs
+	serverstest.ParallelTests()
 	serverstest.Main(m)
 }
 

@@ -16,7 +16,7 @@ func TestFrozenOwner(t *testing.T) {
 		w := newWorld(t, b, 1)
 		w.produceMany(inAll)
 		o := w.member("first")
-		o.Event, o.Gate, o.Idle = event5, true, 1500*time.Millisecond
+		o.Event, o.Gate, o.Idle = event5, true, 12*time.Second // in which the successor must have come, on a slow machine too
 		first := start(t, o)
 		first.Await(sayGate)
 		first.Signal(syscall.SIGSTOP)

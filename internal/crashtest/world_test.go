@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/einmal-go/einmal/internal/servers"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/schema"
 )
@@ -167,12 +168,12 @@ func (w *world) member(name string) orders {
 
 // watch looks from outside until the test ends: is a committed offset ahead of the effects?
 func (w *world) watch() {
-	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	var watchers sync.WaitGroup
 	watchers.Go(func() {
 		for {
 			select {
-			case <-done:
+			case <-ctx.Done():
 				return
 			case <-time.After(15 * time.Millisecond):
 				w.check()
@@ -180,10 +181,10 @@ func (w *world) watch() {
 		}
 	})
 	if w.b.Fake != nil {
-		watchers.Go(func() { w.expireGhosts(w.t, done) })
+		watchers.Go(func() { servers.ExpireGhosts(ctx, w.b.Fake, w.group) })
 	}
 	w.t.Cleanup(func() {
-		close(done)
+		cancel()
 		watchers.Wait()
 	})
 }
@@ -349,4 +350,15 @@ func (w *world) awaitNoSession(name string) {
 	eventually(w.t, "the sessions of "+name+" are gone", func() bool {
 		return query[int](w, `select count(*) from pg_stat_activity where application_name = $1`, name) == 0
 	})
+}
+
+// preparing is the state of a group that waits for its members to join again.
+const preparing = "PreparingRebalance"
+
+func clientConfig() *sarama.Config {
+	c := sarama.NewConfig()
+	c.ClientID = "einmal-crashtest"
+	c.Version = sarama.V3_6_0_0
+	c.Metadata.AllowAutoTopicCreation = false
+	return c
 }

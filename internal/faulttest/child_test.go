@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/dedupstore/memstore"
+	"github.com/einmal-go/einmal/internal/servers"
 )
 
 // envChild has the test binary be a member in a process of its own.
@@ -55,7 +56,7 @@ func childMain(text string) int {
 // child is a member in a process of its own, as the test sees it.
 type child struct {
 	cmd  *exec.Cmd
-	log  output
+	log  servers.Output
 	done chan struct{} // closed when it has ended and all that it said is in the journal
 }
 

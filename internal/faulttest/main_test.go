@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
@@ -77,8 +74,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(envChild); text != "" {
 		os.Exit(childMain(text))
 	}
-	flag.Parse()
-	childtest.MoreAtOnce(6) // they mostly wait for the group's time-outs
+	serverstest.ParallelTests()
 	code := m.Run()
 	fmt.Print(results.String()) //nolint:forbidigo // it is for the reader of the tests' output
 	if started {
@@ -93,22 +89,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "stop the databases:", err)
 		code = max(code, 1)
 	}
-	if code == 0 {
-		code = leaks()
-	}
-	os.Exit(code)
-}
-
-// leaks looks for goroutines of tests that passed.
-func leaks() int {
-	var err error
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
-		if err = goleak.Find(goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")); err == nil {
-			return 0
-		}
-	}
-	fmt.Fprintln(os.Stderr, "the tests passed and left goroutines behind:", err)
-	return 1
+	os.Exit(serverstest.Leaks(code))
 }
 
 // eventually asks until the answer is yes, and fails the test after d.

@@ -1,10 +1,8 @@
 package faulttest
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore/memstore"
+	"github.com/einmal-go/einmal/internal/servers"
 	"github.com/einmal-go/einmal/middleware"
 )
 
@@ -25,7 +24,7 @@ type member struct {
 	journal *journal
 	store   *memstore.Store // of the whole group
 	network *network
-	log     output
+	log     servers.Output
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -104,28 +103,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// output keeps the last of what a member logs. It is safe for concurrent use.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-const outputLimit = 32 << 10
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.buf.Write(p)
-	if over := o.buf.Len() - outputLimit; over > 0 {
-		o.buf.Next(over)
-	}
-	return len(p), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }

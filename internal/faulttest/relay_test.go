@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/outbox"
@@ -28,7 +29,7 @@ type relayed struct {
 	topic string
 	pool  *pgxpool.Pool
 	relay *outbox.Relay
-	log   output
+	log   childtest.Output
 
 	order map[string][]string // what was committed, by key
 }

@@ -11,26 +11,19 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// A cluster of child processes; internal/faulttest uses one by Docker where there is an image.
+// A cluster of child processes. internal/faulttest does all of this, at length, with one by Docker where there is an image.
 func TestClusterFromJars(t *testing.T) {
 	if os.Getenv(EnvKafkaJars) == "" {
 		t.Skip(EnvKafkaJars + " is not set")
 	}
 	noVariables(t)
-	testCluster(t)
+	breakCluster(t)
 	if dirs := left("einmal-cluster-", pid()); len(dirs) > 0 {
 		t.Errorf("left behind: %v", dirs)
 	}
 }
 
-func TestClusterByDocker(t *testing.T) {
-	if os.Getenv("EINMAL_TEST_DOCKER_CLUSTER") == "" {
-		t.Skip("EINMAL_TEST_DOCKER_CLUSTER is not set: internal/faulttest does the same, at length")
-	}
-	testCluster(t)
-}
-
-func testCluster(t *testing.T) {
+func breakCluster(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	began := time.Now()

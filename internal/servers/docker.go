@@ -135,7 +135,7 @@ func splitImage(image string) (repository, tag string) {
 type container struct {
 	engine *engine
 	id     string
-	output *output
+	output *Output
 	done   chan struct{} // closed once it has ended, or nobody follows it any more
 	quiet  context.CancelFunc
 }
@@ -175,7 +175,7 @@ func (e *engine) run(s spec, port string) (*container, error) {
 // follow keeps what the container says, which is gone with it otherwise.
 func (e *engine) follow(id string) *container {
 	ctx, quiet := context.WithCancel(context.Background())
-	c := &container{engine: e, id: id, output: &output{}, done: make(chan struct{}), quiet: quiet}
+	c := &container{engine: e, id: id, output: &Output{}, done: make(chan struct{}), quiet: quiet}
 	go func() {
 		defer close(c.done)
 		_ = e.pool.Client.Logs(docker.LogsOptions{

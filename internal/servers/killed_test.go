@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// childVariable makes TestChild start the server that it names, in a process that is killed then.
+// childVariable makes this program start the server that it names, instead of tests, in a process that is killed then.
 const childVariable = "EINMAL_TEST_CHILD"
 
 // children are the servers that a child can start; each answers with its address.
@@ -43,25 +43,28 @@ var children = map[string]func() (string, error){
 	},
 }
 
-// TestChild is the other half of the tests below.
-func TestChild(t *testing.T) {
+// ChildMain is the main of the children: a test starts the program that it runs in. There it starts a server and never returns.
+func ChildMain() {
 	name := os.Getenv(childVariable)
 	if name == "" {
-		t.Skip("not started by another test")
+		return
 	}
 	address, err := children[name]()
 	if err != nil {
-		t.Fatal(err)
+		fmt.Println(err) //nolint:forbidigo // read by the parent
+		os.Exit(1)
 	}
 	fmt.Println("address", address) //nolint:forbidigo // read by the parent
-	select {}
+	for {
+		time.Sleep(time.Hour)
+	}
 }
 
 // killedChild starts a server in a child process and kills that as nobody can prevent. It answers with the server's address and
 // the child's process id.
 func killedChild(t *testing.T, name string) (address, pid string) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+name)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -92,11 +95,11 @@ func left(prefix, pid string) []string {
 	return dirs
 }
 
-// listensNoMore waits ten seconds at most: PostgreSQL ends by itself some time after its files are gone. That it does not answer
+// listensNoMore waits 30 seconds at most: PostgreSQL ends by itself some time after its files are gone. That it does not answer
 // queries would prove nothing, for the same reason.
 func listensNoMore(t *testing.T, addr string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			return

@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -18,7 +16,7 @@ import (
 // process_other.go.
 type process struct {
 	cmd    *exec.Cmd
-	output *output
+	output *Output
 	done   chan struct{} // closed once the child has ended
 	err    error         // how it ended; read it after done
 }
@@ -26,7 +24,7 @@ type process struct {
 // newProcess prepares cmd: its output is kept, and it is in a process group of its own, so that Ctrl-C reaches this
 // process only, which then stops its servers in order.
 func newProcess(cmd *exec.Cmd) *process {
-	p := &process{cmd: cmd, output: &output{}, done: make(chan struct{})}
+	p := &process{cmd: cmd, output: &Output{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -55,30 +53,6 @@ func (p *process) stop(sig os.Signal) {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
-}
-
-// output keeps the last of what a child writes. It is safe for concurrent use.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-const outputLimit = 64 << 10
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.buf.Write(p)
-	if over := o.buf.Len() - outputLimit; over > 0 {
-		o.buf.Next(over)
-	}
-	return len(p), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 // ownDir makes a directory for a server's files whose name tells the owner's process id, and removes those whose owner is

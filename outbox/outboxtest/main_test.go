@@ -13,8 +13,7 @@ var kills = flag.Int("outbox.kills", 0, "random kills in TestKilledAtRandom (def
 // TestMain is also the main of the children: a test starts the program that it runs in.
 func TestMain(m *testing.M) {
 	childtest.Main(envOrders, childMain)
-	flag.Parse()
-	childtest.MoreAtOnce(8) // they mostly wait for leases
+	serverstest.ParallelTests()
 	serverstest.Main(m)
 }
 

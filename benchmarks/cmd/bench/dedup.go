@@ -191,16 +191,16 @@ func checkEffects(ctx context.Context, pool *pgxpool.Pool, messages int) error {
 // einmal is what a user of einmal writes.
 func (b *dedupBench) einmal(by consumer.Order, workers int) way {
 	return func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
-		return b.run(ctx, topic, pool, m, by, workers)
+		return consumer.Run(ctx, b.config(topic, pool, m, by, workers))
 	}
 }
 
-func (b *dedupBench) run(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter, by consumer.Order, workers int) error {
+func (b *dedupBench) config(topic string, pool *pgxpool.Pool, m *meter, by consumer.Order, workers int) consumer.Config {
 	charge := func(ctx context.Context, tx pgx.Tx, o order) error {
 		_, err := tx.Exec(ctx, effect, o.ID, o.Cents)
 		return err
 	}
-	return consumer.Run(ctx, consumer.Config{
+	return consumer.Config{
 		Brokers: b.kafka.Addrs, Group: unique(), Logger: quiet,
 		Middleware: []consumer.Middleware{m.link},
 		Topics: map[string]consumer.Topic{topic: {
@@ -208,7 +208,7 @@ func (b *dedupBench) run(ctx context.Context, topic string, pool *pgxpool.Pool, 
 			Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
 			Handler:    middleware.Dedup(pgxstore.New(pool, nil), consumer.JSONTx(charge), nil),
 		}},
-	})
+	}
 }
 
 // plain is the same transaction by hand: BEGIN, record, insert, COMMIT, each a round trip, and then the mark.

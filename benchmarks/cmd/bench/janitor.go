@@ -72,7 +72,7 @@ func (b *dedupBench) swept(ctx context.Context, topic string, pool *pgxpool.Pool
 		return 0, err
 	}
 	if cfg == nil {
-		return 0, b.run(ctx, topic, pool, m, consumer.KeyOrder, 16)
+		return 0, consumer.Run(ctx, b.config(topic, pool, m, consumer.KeyOrder, 16))
 	}
 	db := stdlib.OpenDB(*pool.Config().ConnConfig)
 	defer db.Close()
@@ -89,7 +89,7 @@ func (b *dedupBench) swept(ctx context.Context, topic string, pool *pgxpool.Pool
 		}
 		_ = j.Run(sweeping)
 	})
-	err = b.run(ctx, topic, pool, m, consumer.KeyOrder, 16)
+	err = consumer.Run(ctx, b.config(topic, pool, m, consumer.KeyOrder, 16))
 	stop()
 	wg.Wait()
 	return j.Status().Tables[0].Deleted, err

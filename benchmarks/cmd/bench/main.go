@@ -2,6 +2,7 @@
 //
 //	go run ./cmd/bench dedup     # the full chain: one transaction per message
 //	go run ./cmd/bench consume   # no database: what the runner itself costs
+//	go run ./cmd/bench observe   # what tracing and metrics cost
 //	go run ./cmd/bench janitor   # what deleting old records costs a consumer
 package main
 
@@ -20,6 +21,8 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
        bench work [flags]      10 ms of work per message: by key, and without order
        bench stores [flags]    the stores alone, beside pgbench
        bench outbox [flags]    the outbox's relay, beside the plain loop; and how soon an event is sent
+       bench idempotency [flags]  requests with an Idempotency-Key, beside the same handler without it
+       bench observe [flags]   the full chain and an empty handler, with and without tracing and metrics
        bench janitor [flags]   the full chain beside a janitor that works off a backlog
 `
 
@@ -30,6 +33,9 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"stores":  stores,
 	"outbox":  outboxBench,
 	"janitor": sweeps,
+	"observe": observe,
+
+	"idempotency": idempotencyBench,
 }
 
 func main() {

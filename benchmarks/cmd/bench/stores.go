@@ -118,7 +118,9 @@ func (b *storeBench) compare(ctx context.Context, workers, rounds int) error {
 		{"DoNothing, duplicates", again(pgxOnce(b.pool, &pgxstore.Config{DoNothing: true}))},
 	}
 	if program := pgbench(); program != "" {
-		sides = append(sides, side{"pgbench", func(ctx context.Context) (float64, error) { return b.pgbench(ctx, program, workers) }})
+		sides = append(sides, side{"pgbench", func(ctx context.Context) (float64, error) {
+			return runPgbench(ctx, program, b.url, script, workers, b.length)
+		}})
 	} else {
 		fmt.Println("pgbench was not found: it is not compared with")
 	}
@@ -215,7 +217,8 @@ func pgbench() string {
 	return found[len(found)-1]
 }
 
-func (b *storeBench) pgbench(ctx context.Context, program string, clients int) (float64, error) {
+// runPgbench returns the transactions of a script a second.
+func runPgbench(ctx context.Context, program, dsn, script string, clients int, length time.Duration) (float64, error) {
 	file, err := os.CreateTemp("", "pgbench")
 	if err != nil {
 		return 0, err
@@ -227,12 +230,12 @@ func (b *storeBench) pgbench(ctx context.Context, program string, clients int) (
 	if err := file.Close(); err != nil {
 		return 0, err
 	}
-	target, path, err := withoutSearchPath(b.url)
+	target, path, err := withoutSearchPath(dsn)
 	if err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, program, "-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", strconv.Itoa(min(clients, 2)), //nolint:gosec // the user's own program
-		"-T", strconv.Itoa(int(b.length.Seconds())), "-f", file.Name(), target)
+		"-T", strconv.Itoa(int(length.Seconds())), "-f", file.Name(), target)
 	cmd.Env = append(os.Environ(), "PGOPTIONS=-c search_path="+path)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -186,7 +186,8 @@ func fill(t *testing.T, s *store, n int, name string) {
 // passing reports whether an error may come of a machine that has much to do: time-outs are short in these tests.
 func passing(err error) bool {
 	class := dedupstore.ClassOf(err)
-	return class == dedupstore.Unavailable || class == dedupstore.OutcomeUnknown || class == dedupstore.Transient
+	idle := strings.Contains(err.Error(), "25P03") // a function's session, for longer than IdleTimeout
+	return idle || errors.Is(err, context.DeadlineExceeded) || class == dedupstore.Unavailable || class == dedupstore.OutcomeUnknown || class == dedupstore.Transient
 }
 
 func wantOnce(t *testing.T, db *pgtest.Database, event string) {
@@ -234,7 +235,11 @@ func (c cutCase) fallSilent(t *testing.T, k kind, db *pgtest.Database) {
 	var ran bool
 	var err error
 	eventually(t, "the network falls silent", func() bool { // a machine that has much to do may come to an end before
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // as middleware.Timeout has it
+		limit := 10 * time.Second // the store's own time-outs come first, on a slow machine too
+		if c.want == dedupstore.Unclassified {
+			limit = time.Second // as middleware.Timeout has it: nothing else ends a function
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		if ran, err = s.once(ctx, key, writing(key.Event)); err == nil {
 			t.Fatal("nothing was cut")
@@ -250,14 +255,16 @@ func (c cutCase) fallSilent(t *testing.T, k kind, db *pgtest.Database) {
 		t.Errorf("the delivery that was cut: %v, %v error %v, want %v", ran, dedupstore.ClassOf(err), err, c.want)
 	}
 
+	late := false // a redelivery may have committed it, after CommitTimeout
 	eventually(t, "the event is acknowledged", func() bool {
 		ran, err = s.once(t.Context(), key, writing(key.Event))
+		late = late || err != nil && dedupstore.ClassOf(err) == unknown
 		if err != nil && !passing(err) {
 			t.Fatalf("a redelivery: %v error %v, want it to wait for the lock, or to succeed", dedupstore.ClassOf(err), err)
 		}
 		return err == nil
 	})
-	if ran != c.again {
+	if ran != c.again && !late {
 		t.Errorf("the redelivery that succeeded: %v, want %v", ran, c.again)
 	}
 	wantOnce(t, db, key.Event)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"flag"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -18,19 +17,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	moreAtOnce()
+	serverstest.ParallelTests()
 	serverstest.Main(m)
-}
-
-// moreAtOnce runs more tests side by side than there are processors, unless -parallel says something: they mostly wait for time-outs.
-func moreAtOnce() {
-	const parallel = "test.parallel"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == parallel })
-	if !given {
-		_ = flag.Set(parallel, strconv.Itoa(4*runtime.GOMAXPROCS(0)))
-	}
 }
 
 func must(t testing.TB, err error) {
@@ -56,9 +44,9 @@ func times(t testing.TB, given int, variable, short string) int {
 // eventually waits until the condition holds. The machine may have much else to do.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("not within three minutes: %s", what)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
 )
@@ -75,6 +76,18 @@ func (e *explainer) RowsOpen() error {
 // Unknown implements Explainer.
 func (e *explainer) Unknown(err error) error {
 	return fmt.Errorf("%s: commit: %w: call Once again, the record decides: %w", e.store, dedupstore.ErrOutcomeUnknown, err)
+}
+
+// ForgetError implements Explainer.
+func (e *explainer) ForgetError(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%s: delete a record: %w", e.store, err)
+	if strings.HasPrefix(StateOf(err), "42") { // the table, a column or the privilege is missing
+		return dedupstore.WithClass(dedupstore.Misconfigured, err)
+	}
+	return err
 }
 
 // Place implements Explainer.

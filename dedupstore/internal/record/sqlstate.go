@@ -1,10 +1,10 @@
 package record
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlstate"
 )
 
 // The SQLSTATEs that are told apart by themselves.
@@ -24,21 +24,10 @@ const (
 )
 
 // CodeFailedTransaction is the SQLSTATE of any statement in a transaction in which another one has failed.
-const CodeFailedTransaction = "25P02"
+const CodeFailedTransaction = sqlstate.FailedTransaction
 
-// StateOf returns the SQLSTATE of a server's answer, or "" if err is none. It knows pgx, bun's pgdriver, and drivers that do
-// as one of them.
-func StateOf(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	var fields interface{ Field(k byte) string }
-	if errors.As(err, &fields) {
-		return fields.Field('C')
-	}
-	return ""
-}
+// StateOf returns the SQLSTATE of a server's answer, or "" if err is none.
+func StateOf(err error) string { return sqlstate.Of(err) }
 
 // classOfState is what a SQLSTATE says wherever it comes from.
 func classOfState(code string) dedupstore.Class {

@@ -19,6 +19,9 @@ type Statements struct {
 	// Same. Empty where the dialect has neither.
 	Unkeyed string
 
+	// Forget takes the event's id, the consumer, and what the consumers of its hand-ons begin with, and deletes their records.
+	Forget string
+
 	// Same answers with a text that is empty, or with null, unless the transaction of Record is the current one still. In one in
 	// which a statement failed it fails. Empty where COMMIT tells, and Begin fails within a transaction.
 	Same string
@@ -31,6 +34,7 @@ func postgresStatements(cfg *Config, form Form) Statements {
 		Guarded: true,
 		Unkeyed: fmt.Sprintf(unkeyedSQL, milliseconds(cfg.IdleTimeout)),
 		Same:    "select current_setting('" + keptSetting + "', true)",
+		Forget:  fmt.Sprintf("delete from %s where event_id = $1 and (consumer_id = $2 or starts_with(consumer_id::text, $3))", cfg.tableSQL()),
 	}
 }
 
@@ -78,5 +82,8 @@ returning duplicates = 0, null`,
 on conflict (event_id, consumer_id) do nothing
 returning 1, null`,
 	}[form]
-	return Statements{Record: fmt.Sprintf(record, cfg.tableSQL())}
+	return Statements{
+		Record: fmt.Sprintf(record, cfg.tableSQL()),
+		Forget: fmt.Sprintf("delete from %s where event_id = ?1 and (consumer_id = ?2 or substr(consumer_id, 1, length(?3)) = ?3)", cfg.tableSQL()),
+	}
 }

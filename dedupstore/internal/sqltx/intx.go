@@ -3,6 +3,7 @@ package sqltx
 import (
 	"context"
 
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
@@ -47,4 +48,13 @@ func (c *call[T]) unkeyed(ctx context.Context) error {
 	defer stop()
 	_, err := c.sql().ExecContext(ctx, c.texts.Unkeyed)
 	return err
+}
+
+// Forget implements dedupstore.Forgetter.
+func (s *Store[T]) Forget(ctx context.Context, tx T, key dedupstore.Key) error {
+	if err := s.dialect.Invalid(s.invalid, key.Validate()); err != nil {
+		return err
+	}
+	_, err := s.driver.SQL(tx).ExecContext(ctx, s.dialect.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
+	return s.dialect.ForgetError(err)
 }

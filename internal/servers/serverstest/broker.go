@@ -100,8 +100,19 @@ func (b *Broker) Topic(t testing.TB, partitions int32) string {
 	if b.Fake == nil {
 		t.Cleanup(func() { b.deleteTopic(t, name) })
 	}
-	eventually(t, 30*time.Second, func() error { return hasLeaders(admin, name, partitions) })
+	eventually(t, time.Minute, func() error { return hasLeaders(admin, name, partitions) })
 	return name
+}
+
+// Grow gives a topic more partitions, and waits until each has a leader.
+func (b *Broker) Grow(t testing.TB, topic string, partitions int32) {
+	t.Helper()
+	admin, done := b.admin(t)
+	defer done()
+	if err := admin.CreatePartitions(topic, partitions, nil, false); err != nil {
+		t.Fatalf("grow topic %s: %v", topic, err)
+	}
+	eventually(t, time.Minute, func() error { return hasLeaders(admin, topic, partitions) })
 }
 
 // deleteTopic keeps a cluster that many runs share from filling up. That it fails matters to no test.
@@ -139,6 +150,7 @@ func (b *Broker) Produce(t testing.TB, msgs ...*sarama.ProducerMessage) {
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.Return.Successes = true
+	cfg.Metadata.Retry.Max = 40 // 10 s: brokers of a real cluster learn of a topic one after the other
 	producer, err := sarama.NewSyncProducer(b.Addrs, cfg)
 	if err != nil {
 		t.Fatalf("produce: %v", err)
@@ -147,6 +159,21 @@ func (b *Broker) Produce(t testing.TB, msgs ...*sarama.ProducerMessage) {
 	if err := producer.SendMessages(msgs); err != nil {
 		t.Fatalf("produce: %v", err)
 	}
+}
+
+// End answers with the offset behind the last record of a partition.
+func (b *Broker) End(t testing.TB, topic string, partition int32) int64 {
+	t.Helper()
+	client, err := sarama.NewClient(b.Addrs, config())
+	if err != nil {
+		t.Fatalf("%s: %v", b.Kind, err)
+	}
+	defer func() { _ = client.Close() }()
+	end, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
+	if err != nil {
+		t.Fatalf("end of %s[%d]: %v", topic, partition, err)
+	}
+	return end
 }
 
 // Committed answers with the group's committed offset of each partition of the topic, -1 where there is none.

@@ -89,7 +89,7 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Errorf("%d connections were not given back to the pool: close rows and end transactions", pool.Stat().AcquiredConns())
 	}
 }

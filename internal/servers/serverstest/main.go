@@ -18,28 +18,30 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests, stops the servers that they started, fails if a goroutine is left over, and exits. sarama's
-// metrics ticker is the one goroutine that may stay: it belongs to its library's life and cannot be stopped.
+// Main runs the tests, stops the servers that they started, fails if a goroutine is left
+// over, and exits.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the databases:", err)
 		code = max(code, 1)
 	}
-	if code == 0 {
-		code = leaks()
-	}
-	os.Exit(code)
+	os.Exit(Leaks(code))
 }
 
 // Stop stops the databases that were started for this test binary. Main calls it; a TestMain that has servers of its own to stop, and so cannot use
 // Main, must. No test may run any more.
 func Stop() error { return errors.Join(pooler.close(), version17.close(), shared.close()) }
 
-// leaks looks for goroutines of tests that passed. Those of a test that failed say nothing.
-func leaks() int {
+// Leaks is the exit status of tests that ended with code: 1 if they passed and left a goroutine behind that does not end soon. Those of
+// tests that failed say nothing. sarama's metrics ticker is the one goroutine that may stay: it belongs to its library's life and cannot
+// be stopped.
+func Leaks(code int) int {
+	if code != 0 {
+		return code
+	}
 	var err error
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		if err = goleak.Find(goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")); err == nil {
 			return 0
 		}

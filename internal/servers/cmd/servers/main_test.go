@@ -15,7 +15,7 @@ func TestTheFileIsThereWhileTheServersAre(t *testing.T) {
 	defer cancel()
 	ended := make(chan error)
 	go func() { ended <- run(ctx, options{file: file}) }()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(file); err == nil {
 			break
 		}

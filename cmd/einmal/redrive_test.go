@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// The three dead letters of the graveyard have ids, but not in their messages.
+func TestDeadRedrive(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	graveyard(t, url, schema.Postgres)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("insert into processed_event (event_id, consumer_id) select event_id, consumer_id from dead_message")
+	counts := func() string {
+		var dead, records, events int
+		err := pool.QueryRow(t.Context(), "select (select count(*) from dead_message), (select count(*) from processed_event), (select count(*) from outbox_event)").Scan(&dead, &records, &events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(dead, records, events)
+	}
+	einmal(t, url, "dead", "redrive").want(t, exitUsage, "say which")
+	r := einmal(t, url, "dead", "redrive", "-all", "-dry-run", "-event-id", "header:id")
+	r.want(t, exitNo, "would be published: 0, cannot be: 3, held: 0", "orders0[1]@40", `header "id" is missing`, "deadletter.Redrive")
+	if strings.Contains(r.out, "secret") {
+		t.Errorf("it shows too much: %s", r.out)
+	}
+	exec(`update dead_message set headers = json_build_array(json_build_object('key', 'id', 'text', event_id))`)
+	einmal(t, url, "dead", "redrive", "-all", "-dry-run", "-event-id", "header:id").want(t, exitOK, "would be published: 3, cannot be: 0")
+	if got := counts(); got != "3 3 0" {
+		t.Errorf("after the dry runs: %s", got)
+	}
+	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-max-bytes", "50", "-event-id", "header:id").want(t, exitNo, "cannot be: 1", "at most 50")
+	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-event-id", "header:id").want(t, exitOK, "published: 1, cannot be: 0")
+	if got := counts(); got != "2 2 1" {
+		t.Errorf("after the first: %s", got)
+	}
+	einmal(t, url, "dead", "redrive", "-all", "-limit", "1", "-per-second", "-1", "-event-id", "header:id").want(t, exitOK, "published: 1")
+	einmal(t, url, "dead", "redrive", "-all", "-event-id", "header:id").want(t, exitOK, "published: 1")
+	einmal(t, url, "dead", "redrive", "-all").want(t, exitOK, "published: 0")
+	if got := counts(); got != "0 0 3" {
+		t.Errorf("in the end: %s", got)
+	}
+	einmal(t, url, "outbox", "list").want(t, exitOK, "orders0  e0", "orders1  e1", "orders2  e2")
+}
+
+// Tables of other names are found.
+func TestDeadRedriveRenamed(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	graveyard(t, url, schema.Postgres)
+	renamed := []string{"-table", "dead_message=buried", "-table", "processed_event=seen", "-table", "outbox_event=post"}
+	einmal(t, url, append([]string{"dead", "redrive", "-all"}, renamed...)...).want(t, exitNo, "buried")
+	einmal(t, url, append([]string{"schema", "apply"}, renamed...)...).want(t, exitOK)
+	einmal(t, url, append([]string{"dead", "redrive", "-all"}, renamed...)...).want(t, exitOK, "published: 0")
+}
+
+func TestDeadRedriveUsage(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"dead redrive -db postgres -all -event-id offset":  "want header:NAME",
+		"dead redrive -db postgres -all -event-id header:": "want header:NAME",
+		"dead redrive -db postgres -all -event-id json:":   "want header:NAME",
+		"dead redrive -db postgres -all -per-second 0":     "must not be 0",
+		"dead redrive -db postgres -all 7":                 "-all is for all",
+		"dead redrive -db postgres -event-id json:a.b x":   "x is no id",
+		"dead redrive -db postgres -event-id key -all":     "EINMAL_DATABASE_URL",
+		"dead redrive -db postgres -event-id cloudevents":  "say which",
+	} {
+		einmal(t, "", strings.Fields(args)...).want(t, exitUsage, says)
+	}
+	einmal(t, "", "dead", "redrive", "-h").want(t, exitOK, "-dry-run", "(default 10)", "0 is no limit", "-event-id")
+	url := "file:" + t.TempDir() + "/db"
+	einmal(t, url, "schema", "apply").want(t, exitOK)
+	einmal(t, url, "dead", "redrive", "-all").want(t, exitUsage, "needs PostgreSQL")
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// print shows the report as a table. What comes from the service is kept from the terminal's control.
+func (r *statusReport) print(to io.Writer, problems []string) error {
+	var b bytes.Buffer
+	health := "healthy"
+	if len(problems) > 0 {
+		health = "not healthy"
+	}
+	fmt.Fprintf(&b, "%s, as of %s\n", health, r.Time.Format(time.RFC3339))
+	for _, name := range r.names() {
+		fmt.Fprintf(&b, "\n%s: ", plain(name))
+		switch a := r.Sections[name]; {
+		case a.Error != "":
+			fmt.Fprintf(&b, "no status: %s\n", plain(a.Error))
+		case r.consumers[name] != nil:
+			r.consumers[name].print(&b)
+		case r.outboxes[name] != nil:
+			r.outboxes[name].print(&b)
+		case r.dead[name] != nil:
+			r.dead[name].print(&b)
+		default:
+			printOwn(&b, a.Value)
+		}
+	}
+	if len(problems) > 0 {
+		b.WriteString("\nproblems:\n")
+		for _, p := range problems {
+			fmt.Fprintf(&b, "  %s\n", plain(p))
+		}
+	}
+	_, err := to.Write(b.Bytes())
+	return err
+}
+
+func (c *consumerFacts) print(b *bytes.Buffer) {
+	fmt.Fprintf(b, "consumer, %s, %s, partitions %d\n", plain(c.Phase), cmp.Or(plain(c.NotReady), "ready"), len(c.Partitions))
+	if len(c.Partitions) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "  topic\tpartition\tlag\theld\trunning\tparked\toldest open\tcommittable\tnote")
+	for _, p := range c.Partitions {
+		oldest := "-"
+		if p.Oldest != nil {
+			oldest = fmt.Sprintf("@%d %s", p.Oldest.Offset, ago(p.Oldest.Seconds))
+		}
+		var notes []string
+		if p.Paused {
+			notes = append(notes, "paused")
+		}
+		if f := p.Failing; f != nil {
+			notes = append(notes, fmt.Sprintf("@%d failed %d times (%s)", f.Offset, f.Attempts, plain(f.ErrorType)))
+		}
+		if p.FetchError != "" {
+			notes = append(notes, "cannot be read: "+plain(p.FetchError))
+		}
+		fmt.Fprintf(w, "  %s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", plain(p.Topic), p.Partition, number(p.Lag), p.Held, p.Running, p.Parked, oldest, number(p.Next), strings.Join(notes, ", "))
+	}
+	_ = w.Flush() // to memory
+}
+
+func number(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}
+
+func (o *outboxFacts) print(b *bytes.Buffer) {
+	state := "stopped"
+	switch {
+	case o.Paused:
+		state = "Kafka is away"
+	case o.Running:
+		state = "running"
+	}
+	fmt.Fprintf(b, "outbox, relay %s, %s, %s\n", plain(o.Name), plain(o.Mode), state)
+	fmt.Fprintf(b, "  backlog %d, oldest %s, blocked %d, in flight %d, published %d, now %.1f/s\n", o.Backlog, ago(o.OldestSeconds), o.Blocked, o.InFlight, o.Published, o.PerSecond)
+	if o.LastError != "" {
+		fmt.Fprintf(b, "  last error: %s\n", plain(o.LastError))
+	}
+}
+
+func (d *deadTotals) print(b *bytes.Buffer) {
+	fmt.Fprintf(b, "dead letters %d", d.Total)
+	for i, kind := range slices.Sorted(maps.Keys(d.Kinds)) {
+		separator := ", "
+		if i == 0 {
+			separator = ": "
+		}
+		fmt.Fprintf(b, "%s%s %d", separator, plain(kind), d.Kinds[kind])
+	}
+	b.WriteByte('\n')
+}
+
+// printOwn shows a section of the service's own as JSON.
+func printOwn(b *bytes.Buffer, value json.RawMessage) {
+	var line bytes.Buffer
+	if json.Compact(&line, value) != nil {
+		line.WriteString("null")
+	}
+	fmt.Fprintf(b, "%s\n", plain(line.String()))
+}
+
+// printStatusJSON has the service's report as it came.
+func printStatusJSON(to io.Writer, report json.RawMessage, problems []string) error {
+	encoder := json.NewEncoder(to)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(struct {
+		Healthy  bool            `json:"healthy"`
+		Problems []string        `json:"problems"`
+		Report   json.RawMessage `json:"report"`
+	}{len(problems) == 0, append([]string{}, problems...), report})
+}

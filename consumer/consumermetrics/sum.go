@@ -1,0 +1,41 @@
+package consumermetrics
+
+import (
+	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+)
+
+// place is a partition, or with partition -1 a topic.
+type place struct {
+	topic     string
+	partition int32
+}
+
+// sum is what the partitions of a place come to.
+type sum struct {
+	partitions, unreadable, paused, lag, held, heldSize, inFlight, parked, gap int64
+	oldest, failing                                                            time.Duration
+}
+
+func (s *sum) add(p *consumer.PartitionStatus, now time.Time) {
+	s.partitions++
+	if p.FetchError != nil {
+		s.unreadable++
+	}
+	if p.Paused {
+		s.paused++
+	}
+	s.lag += max(0, p.Lag) // -1 while it is not known
+	s.held += int64(p.Held)
+	s.heldSize += int64(p.Bytes)
+	s.inFlight += int64(p.Running)
+	s.parked += int64(p.Parked)
+	s.gap = max(s.gap, int64(p.Ahead))
+	if p.Oldest >= 0 {
+		s.oldest = max(s.oldest, now.Sub(p.OldestSince))
+	}
+	if p.Failing != nil {
+		s.failing = max(s.failing, now.Sub(p.Failing.Since))
+	}
+}

@@ -1,0 +1,127 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Problem is NotReady, for package status.
+func (s Status) Problem() string { return s.NotReady }
+
+// MarshalJSON writes the fields that docs/status.md lists. Texts of the handlers' errors are left out, since they may repeat a part of
+// a message: errors have a type there, and their texts are in the log.
+func (s Status) MarshalJSON() ([]byte, error) {
+	now := time.Now()
+	j := statusJSON{Kind: "consumer", Phase: s.Phase, Ready: s.NotReady == "", NotReady: s.NotReady, Partitions: []partitionJSON{}}
+	for _, p := range s.Partitions {
+		j.Partitions = append(j.Partitions, p.json(now))
+	}
+	return json.Marshal(j)
+}
+
+type statusJSON struct {
+	Kind       string          `json:"kind"`
+	Phase      Phase           `json:"phase"`
+	Ready      bool            `json:"ready"`
+	NotReady   string          `json:"not_ready,omitempty"`
+	Partitions []partitionJSON `json:"partitions"`
+}
+
+// partitionJSON is a PartitionStatus. What is not known, or not there, is null or missing.
+type partitionJSON struct {
+	Topic         string       `json:"topic"`
+	Partition     int32        `json:"partition"`
+	Assigned      time.Time    `json:"assigned"`
+	Lag           *int64       `json:"lag"`
+	Held          int          `json:"held"`
+	Bytes         int          `json:"bytes"`
+	Running       int          `json:"running"`
+	Parked        int          `json:"parked"`
+	Ahead         int          `json:"ahead"`
+	Paused        bool         `json:"paused"`
+	Progress      time.Time    `json:"progress"`
+	LastErrorType string       `json:"last_error_type,omitempty"`
+	FetchError    string       `json:"fetch_error,omitempty"`
+	UnreadSince   *time.Time   `json:"unread_since,omitempty"`
+	NextOffset    *int64       `json:"next_offset"`
+	Oldest        *oldestJSON  `json:"oldest_open"`
+	Failing       *failingJSON `json:"failing"`
+}
+
+type oldestJSON struct {
+	Offset   int64     `json:"offset"`
+	Since    time.Time `json:"since"`
+	Seconds  float64   `json:"seconds"`
+	Attempts int       `json:"failed_attempts"`
+}
+
+type failingJSON struct {
+	Offset    int64      `json:"offset"`
+	Attempts  int        `json:"failed_attempts"`
+	Since     time.Time  `json:"since"`
+	RetryAt   *time.Time `json:"retry_at"`
+	ErrorType string     `json:"error_type"`
+}
+
+func (p *PartitionStatus) json(now time.Time) partitionJSON {
+	j := partitionJSON{
+		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag),
+		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused,
+		Progress: p.Progress.UTC(), LastErrorType: errorKind(p.LastError), NextOffset: known(p.Next),
+	}
+	if p.FetchError != nil {
+		j.FetchError, j.UnreadSince = p.FetchError.Error(), instant(p.Unread)
+	}
+	if p.Oldest >= 0 {
+		j.Oldest = &oldestJSON{p.Oldest, p.OldestSince.UTC(), max(0, now.Sub(p.OldestSince).Seconds()), p.OldestAttempts}
+	}
+	if f := p.Failing; f != nil {
+		j.Failing = &failingJSON{f.Offset, f.Attempts, f.Since.UTC(), instant(f.RetryAt), errorKind(f.Err)}
+	}
+	return j
+}
+
+func known(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// errorKind names an error without its text: "panic", "timeout", the SQLSTATE of a database's error, or else the Go type of what it
+// came from. It is "" for nil.
+func errorKind(err error) string {
+	if err == nil {
+		return ""
+	}
+	if _, ok := errors.AsType[*Panic](err); ok {
+		return "panic"
+	}
+	if state, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return state.SQLState()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "timeout"
+	}
+	if errors.Is(err, ErrNoEventID) {
+		return "no_event_id"
+	}
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		err = next
+	}
+	return fmt.Sprintf("%T", err)
+}

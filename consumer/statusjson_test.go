@@ -1,0 +1,86 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sqlError is a database's.
+type sqlError struct{}
+
+func (sqlError) Error() string    { return "planted" }
+func (sqlError) SQLState() string { return "23505" }
+
+// The names of the fields are a promise: docs/status.md lists them, and einmal status reads them.
+func TestStatusJSON(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
+	s := Status{Phase: Running, Partitions: []PartitionStatus{{
+		Topic: "orders", Partition: 1, Assigned: at, Lag: 7, Held: 3, Bytes: 400, Running: 1, Parked: 2, Ahead: 5, Paused: true, Progress: at,
+		LastError: sqlError{}, FetchError: errors.New("leader not available"), Unread: at,
+		Oldest: 40, OldestSince: at, OldestAttempts: 2, Next: 40,
+		Failing: &Failing{Offset: 40, Attempts: 2, Since: at, RetryAt: at, Err: fmt.Errorf("charge: %w", sqlError{})},
+	}}}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	seconds, ok := got["partitions"].([]any)[0].(map[string]any)["oldest_open"].(map[string]any)["seconds"].(float64)
+	if !ok || seconds < 1000 {
+		t.Errorf("the oldest is open for %v s", seconds)
+	}
+	delete(got["partitions"].([]any)[0].(map[string]any)["oldest_open"].(map[string]any), "seconds")
+	again, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const time = `"2026-01-02T02:04:05Z"`
+	want := `{"kind":"consumer","partitions":[{"ahead":5,"assigned":` + time + `,"bytes":400,"failing":{"error_type":"23505","failed_attempts":2,"offset":40,"retry_at":` + time +
+		`,"since":` + time + `},"fetch_error":"leader not available","held":3,"lag":7,"last_error_type":"23505","next_offset":40,"oldest_open":{"failed_attempts":2,"offset":40,"since":` + time +
+		`},"parked":2,"partition":1,"paused":true,"progress":` + time + `,"running":1,"topic":"orders","unread_since":` + time + `}],"phase":"running","ready":true}`
+	if string(again) != want {
+		t.Errorf("it is\n%s\nwant\n%s", again, want)
+	}
+}
+
+// What is not known is null, an empty list is one, and the status says what package status asks for.
+func TestStatusJSONOfNothing(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(Status{Phase: Starting, NotReady: "starting"})
+	if want := `{"kind":"consumer","phase":"starting","ready":false,"not_ready":"starting","partitions":[]}`; err != nil || string(text) != want {
+		t.Errorf("%v: %s", err, text)
+	}
+	text, err = json.Marshal(Status{Partitions: []PartitionStatus{{Lag: -1, Next: -1, Oldest: -1}}})
+	if err != nil || !strings.Contains(string(text), `"lag":null`) || !strings.Contains(string(text), `"next_offset":null,"oldest_open":null,"failing":null`) {
+		t.Errorf("%v: %s", err, text)
+	}
+	if (Status{NotReady: "starting"}).Problem() != "starting" {
+		t.Error("Problem is not NotReady")
+	}
+}
+
+// An error's text may repeat a part of a message; its kind does not.
+func TestErrorKind(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"":                    nil,
+		"panic":               Permanent(&Panic{Value: "planted"}),
+		"23505":               &GaveUp{Attempts: 3, Err: sqlError{}},
+		"timeout":             fmt.Errorf("planted: %w", context.DeadlineExceeded),
+		"no_event_id":         fmt.Errorf("planted: %w", ErrNoEventID),
+		"*errors.errorString": RetryAfter(1, fmt.Errorf("planted: %w", errors.New("planted"))),
+	} {
+		if got := errorKind(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}

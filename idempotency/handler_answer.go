@@ -1,0 +1,65 @@
+package idempotency
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// answer is called after the transaction has ended.
+func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, replayed bool, err error) {
+	if err == nil {
+		send(w, r, a, replayed)
+		return
+	}
+	var said *unstored
+	switch class := dedupstore.ClassOf(err); {
+	case errors.Is(err, ErrInProgress):
+		problem{
+			Type: ProblemInProgress, Title: "The request is being handled", Status: http.StatusConflict, retryAfter: h.cfg.RetryAfter,
+			Detail: "a request with this Idempotency-Key is being handled: repeat it later, with the same key",
+		}.write(w)
+	case errors.Is(err, ErrOtherRequest):
+		problem{
+			Type: ProblemOtherRequest, Title: "Idempotency-Key was used for another request", Status: http.StatusUnprocessableEntity,
+			Detail: "a request with this Idempotency-Key had another method, path, query, media type or body: use a key of its own for each request, and repeat requests as they were",
+		}.write(w)
+	case r.Context().Err() != nil: // it has been rolled back; whoever is still there may repeat it
+		h.unavailable().write(w)
+	case !errors.Is(err, dedupstore.ErrTxEnded) && errors.As(err, &said):
+		if said.err != nil && !errors.Is(said.err, ErrNotStored) {
+			h.log(r, "the handler failed, and was rolled back", said.err)
+		}
+		send(w, r, &said.answer, false)
+	case class == dedupstore.Unclassified, class == dedupstore.Permanent:
+		h.log(r, "the handler failed, and was rolled back", err)
+		h.failed().write(w)
+	default:
+		h.log(r, "the database could not be used ("+class.String()+")", err)
+		h.unavailable().write(w)
+	}
+}
+
+func (h *Handler[Tx]) failed() *problem {
+	return &problem{
+		Type: ProblemFailed, Title: "The request failed", Status: http.StatusInternalServerError,
+		Detail: "nothing has happened: the request may be repeated with the same Idempotency-Key",
+	}
+}
+
+func (h *Handler[Tx]) unavailable() *problem {
+	return &problem{
+		Type: ProblemUnavailable, Title: "The request could not be handled", Status: http.StatusServiceUnavailable, retryAfter: h.cfg.RetryAfter,
+		Detail: "repeat the request later, with the same Idempotency-Key: it takes effect once",
+	}
+}
+
+// log tells of what went wrong. The route is in it, and nothing of the request.
+func (h *Handler[Tx]) log(r *http.Request, message string, err error) {
+	args := []any{"method", r.Method, "route", r.Pattern}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	h.cfg.Logger.ErrorContext(r.Context(), "idempotency: "+message, args...)
+}

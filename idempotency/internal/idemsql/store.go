@@ -1,0 +1,174 @@
+package idemsql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/idempotency"
+	"github.com/einmal-go/einmal/internal/sqlstate"
+	"github.com/einmal-go/einmal/schema"
+)
+
+// DefaultTable is the table's name in the files of package schema.
+const DefaultTable = "idempotency_key"
+
+// Driver is what a driver and its dedup store do.
+type Driver[Tx any] struct {
+	dedupstore.Transactor[Tx]
+
+	// Run runs statements in a transaction.
+	Run func(ctx context.Context, tx Tx, steps ...Step) error
+
+	// Ask runs a query outside of any transaction.
+	Ask schema.Query
+}
+
+// Config is where the table is, and how long an own statement may take.
+type Config struct {
+	Schema  string
+	Table   string
+	Timeout time.Duration // positive
+}
+
+// Store is the store. It is safe for concurrent use.
+type Store[Tx any] struct {
+	Driver[Tx]
+
+	name    string // begins each error
+	cfg     Config
+	dialect schema.Dialect
+	sql     *dialect
+}
+
+// New returns the store of that name. What is wrong with the configuration is the error of the driver's InTx.
+func New[Tx any](name string, driver Driver[Tx], in schema.Dialect, cfg Config) *Store[Tx] {
+	cfg.Table = cmp.Or(cfg.Table, DefaultTable)
+	return &Store[Tx]{driver, name, cfg, in, dialectOf(in, tableSQL(cfg.Schema, cfg.Table))}
+}
+
+// Once implements idempotency.Store.
+func (s *Store[Tx]) Once(ctx context.Context, req idempotency.Request, fn func(ctx context.Context, tx Tx) (idempotency.Answer, error)) (answer idempotency.Answer, replayed bool, err error) {
+	if err := req.Validate(); err != nil {
+		return answer, false, fmt.Errorf("%s: %w", s.name, err)
+	}
+	err = s.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		stored, err := s.open(ctx, tx, &req)
+		switch {
+		case err != nil:
+			return err
+		case stored != nil:
+			answer, replayed = *stored, true
+			return nil
+		}
+		if answer, err = fn(ctx, tx); err != nil || ctx.Err() != nil { // of the latter InTx makes an error
+			return err
+		}
+		return s.save(ctx, tx, &req, &answer)
+	})
+	if err != nil {
+		return idempotency.Answer{}, false, err
+	}
+	return answer, replayed, nil
+}
+
+// open finds the answer, or makes this transaction the one that runs the request.
+func (s *Store[Tx]) open(ctx context.Context, tx Tx, req *idempotency.Request) (*idempotency.Answer, error) {
+	var (
+		free, locking, found bool
+		tried                sql.NullBool
+		row                  row
+	)
+	lock := Step{SQL: s.sql.lock, Args: s.sql.args(lockOf(req.Scope, req.Key), req.Scope, req.Key)}
+	if s.dialect != schema.SQLite {
+		lock.Dest, lock.Found = []any{&tried}, &locking
+	}
+	free = s.dialect == schema.SQLite
+	err := s.run(ctx, tx, "find the key", lock,
+		Step{SQL: s.sql.find, Args: []any{req.Scope, req.Key}, Dest: row.dest(), Found: &found},
+		Step{SQL: savepointSQL, Skip: func() bool { return found || !free && !tried.Bool }},
+	)
+	switch {
+	case err != nil:
+		return nil, err
+	case found:
+		return row.answer(s.name, req)
+	case !free && !tried.Bool:
+		return nil, fmt.Errorf("%s: %w", s.name, idempotency.ErrInProgress)
+	}
+	return nil, nil //nolint:nilnil // there is no answer yet
+}
+
+// save stores the answer.
+func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a *idempotency.Answer) error {
+	if a.DropWrites { // alone: drivers that prepare what they send do so before it is run, which fails if a statement of the function has failed
+		if err := s.run(ctx, tx, "roll back", Step{SQL: rollbackSQL}); err != nil {
+			return err
+		}
+	}
+	var saved, unused bool
+	err := s.run(ctx, tx, "store the answer", Step{
+		SQL: s.sql.save,
+		Args: []any{
+			req.Scope, req.Key, req.Fingerprint[:], a.Status, encodeHeader(a.Header), append([]byte{}, a.Body...), s.sql.keep(req.Keep),
+		},
+		Dest: []any{&unused}, Found: &saved,
+	})
+	switch {
+	case sqlstate.Of(err) == sqlstate.FailedTransaction:
+		return fmt.Errorf("%s: rolled back: a statement failed, and the handler answered as if it had not: return the errors of all statements, or set a savepoint before one that may fail: %w", s.name, err)
+	case err != nil:
+		return err
+	case !saved: // somebody has got past the lock
+		return fmt.Errorf("%s: rolled back: another one has stored an answer: %w", s.name, idempotency.ErrInProgress)
+	}
+	return nil
+}
+
+// run bounds the time of our own statements, which wait for nobody but a migration.
+func (s *Store[Tx]) run(ctx context.Context, tx Tx, what string, steps ...Step) error {
+	limited, stop := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer stop()
+	err := s.Run(limited, tx, steps...)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %s: %w (%w)", s.name, what, ctx.Err(), err)
+	case limited.Err() != nil:
+		err = fmt.Errorf("%s: %s: no answer within CommitTimeout (%v): the server does not answer, or the table is locked, by a migration perhaps: %w", s.name, what, s.cfg.Timeout, err)
+		return dedupstore.WithClass(dedupstore.Unavailable, err)
+	case strings.HasPrefix(sqlstate.Of(err), "42"), strings.Contains(err.Error(), "no such table"):
+		err = fmt.Errorf("%s: %s: the table %s cannot be used; Check says what to run: %w", s.name, what, tableSQL(s.cfg.Schema, s.cfg.Table), err)
+		return dedupstore.WithClass(dedupstore.Misconfigured, err)
+	}
+	return fmt.Errorf("%s: %s: %w", s.name, what, err)
+}
+
+// row is a stored answer.
+type row struct {
+	fingerprint, header, body []byte
+	status                    int
+	unused                    int64
+}
+
+func (r *row) dest() []any { return []any{&r.fingerprint, &r.status, &r.header, &r.body, &r.unused} }
+
+func (r *row) answer(store string, req *idempotency.Request) (*idempotency.Answer, error) {
+	if string(r.fingerprint) != string(req.Fingerprint[:]) {
+		return nil, fmt.Errorf("%s: %w", store, idempotency.ErrOtherRequest)
+	}
+	header, err := decodeHeader(r.header)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", store, err)
+	}
+	return &idempotency.Answer{Status: r.status, Header: header, Body: r.body}, nil
+}
+
+// errProbed rolls the probe back.
+var errProbed = errors.New("rolled back on purpose")

@@ -1,0 +1,88 @@
+package topicwindow
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
+)
+
+// Security is how a program that has no sarama.Config of its own reaches the brokers.
+type Security struct {
+	TLS       *tls.Config // nil for none
+	Mechanism string      // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; "" for no SASL
+	User      string
+	Password  string
+}
+
+// Cluster is a connection to brokers.
+type Cluster struct {
+	client sarama.Client
+	dialer *kafkaconf.Dialer
+	stop   func() bool
+}
+
+// Dial tries to reach a broker until ctx is done; the connections end with ctx too.
+func Dial(ctx context.Context, brokers []string, security Security) (*Cluster, error) {
+	conf, err := security.config()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dialer: kafkaconf.NewDialer(conf)}
+	c.stop = context.AfterFunc(ctx, c.dialer.End)
+	for {
+		c.client, err = sarama.NewClient(brokers, conf)
+		switch {
+		case err == nil:
+			return c, nil
+		case errors.Is(err, sarama.ErrSASLAuthenticationFailed):
+			c.end()
+			return nil, fmt.Errorf("the brokers %v refuse the credentials: %w", brokers, err)
+		}
+		select {
+		case <-ctx.Done():
+			c.end()
+			return nil, fmt.Errorf("no broker of %v answered in time: %w: check the addresses, and whether the listener wants TLS or SASL", brokers, err)
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+func (c *Cluster) end() {
+	c.stop()
+	c.dialer.End()
+}
+
+// Topic returns a reader of a topic.
+func (c *Cluster) Topic(name string) (*Reader, error) { return New(c.client, name) }
+
+// Close ends the connections.
+func (c *Cluster) Close() error {
+	c.end()
+	return c.client.Close()
+}
+
+func (s Security) config() (*sarama.Config, error) {
+	c := sarama.NewConfig()
+	c.ClientID = "einmal"
+	c.Version = sarama.V3_6_0_0
+	c.Net.DialTimeout, c.Net.ReadTimeout, c.Net.WriteTimeout = 5*time.Second, 12*time.Second, 12*time.Second
+	c.Metadata.AllowAutoTopicCreation = false
+	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 1, retryPause
+	c.Consumer.IsolationLevel = sarama.ReadUncommitted // as consumer.Config has it by default
+	c.Net.TLS.Enable, c.Net.TLS.Config = s.TLS != nil, s.TLS
+	if s.Mechanism == "" {
+		return c, c.Validate()
+	}
+	c.Net.SASL.Enable, c.Net.SASL.User, c.Net.SASL.Password = true, s.User, s.Password
+	c.Net.SASL.Mechanism = sarama.SASLMechanism(s.Mechanism)
+	if hash := scramHash(s.Mechanism); hash != nil {
+		c.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scram{hash: hash} }
+	}
+	return c, c.Validate()
+}
