@@ -192,7 +192,7 @@ func TestSeveralFaultsOfAChain(t *testing.T) {
 
 func TestLinkNames(t *testing.T) {
 	t.Parallel()
-	names := []string{"Tracing", "Logging", "DeadLetter", "HandOn", "CrashLoop", "Retry", "Recover", "Timeout", "Dedup"}
+	names := []string{"Tracing", "Metrics", "Logging", "DeadLetter", "HandOn", "CrashLoop", "Retry", "Recover", "Timeout", "Dedup"}
 	for i, l := range allLinks {
 		if l.String() != names[i] {
 			t.Errorf("link %d is called %v, want %s", i, l, names[i])

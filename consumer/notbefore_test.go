@@ -38,14 +38,16 @@ func TestNotBefore(t *testing.T) {
 	topic, group := b.Topic(t, 1), serverstest.Group(t)
 	b.Produce(t, records(topic, 1, 3)...)
 	var mu sync.Mutex
-	var due time.Time // of the first message; zero while the test looks at it
+	var due time.Time // as the first message has said the last time
+	released := false
 	handled := map[int64]consumer.Message{}
 	cfg := config(b, group, topic, consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case msg.Offset == 0 && due.IsZero():
-			return consumer.NotBefore(time.Now().Add(20 * time.Millisecond))
+		case msg.Offset == 0 && !released:
+			due = time.Now().Add(20 * time.Millisecond)
+			return consumer.NotBefore(due)
 		case msg.Offset == 0 && msg.Attempt == 1:
 			handled[-1] = *msg
 			return consumer.RetryAfter(time.Millisecond, errHandler)
@@ -71,7 +73,7 @@ func TestNotBefore(t *testing.T) {
 		return p.Parked == 1 && p.OldestDue.After(p.OldestSince)
 	})
 	mu.Lock()
-	due = time.Now()
+	released = true
 	mu.Unlock()
 	eventually(t, "it is handled", func() bool { return count() == 4 })
 	mu.Lock()

@@ -88,8 +88,8 @@ type ReplayCounts struct {
 type ReplayReport struct {
 	ReplayCounts
 
-	// Next is where to go on in each partition of the window, by ReplayConfig.Offsets: all before it has been dealt with. To is the end
-	// of the window.
+	// Next is where to go on, by ReplayConfig.Offsets, in the partitions of which something is left: all before it has been dealt with.
+	// To is the end of the window.
 	Next map[int32]OffsetRange
 }
 
@@ -287,10 +287,14 @@ func (r *replay) all(ctx context.Context, ranges []topicwindow.Range) error {
 	return context.Cause(ctx)
 }
 
-// advance notes where to go on.
+// advance notes where to go on. A partition that is done is left out: a To of 0 would mean its end.
 func (r *replay) advance(rg topicwindow.Range, next int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if next >= rg.To {
+		delete(r.report.Next, rg.Partition)
+		return
+	}
 	r.report.Next[rg.Partition] = OffsetRange{next, rg.To}
 }
 

@@ -96,7 +96,7 @@ func (h *Handler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // key is "" for a request that needs none.
 func (h *Handler[Tx]) key(r *http.Request) (string, *problem) {
-	if safe(r.Method) {
+	if safeMethod(r.Method) {
 		return "", nil
 	}
 	key, err := keyOf(r.Header)
@@ -112,14 +112,6 @@ func (h *Handler[Tx]) key(r *http.Request) (string, *problem) {
 		Type: ProblemMissingKey, Title: "Idempotency-Key is missing", Status: http.StatusBadRequest,
 		Detail: "this operation needs the header field Idempotency-Key: a quoted text of 1 to 255 characters that is unique to the request, a UUID for example, and the same when it is repeated",
 	}
-}
-
-func safe(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
 }
 
 // scope is the principal, or the hash of one that is too long, or that could be taken for a hash.

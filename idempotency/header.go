@@ -7,15 +7,12 @@ import (
 	"strings"
 )
 
-// headerName is the header field of a request that carries its key.
-const headerName = "Idempotency-Key"
-
 var errMissingKey = errors.New("the request has no Idempotency-Key")
 
 // keyOf returns the key of a request: a String of RFC 8941, in double quotes, or the bare text, which many clients send. The two are one
 // key. The error repeats nothing of it.
 func keyOf(h http.Header) (string, error) {
-	values := h.Values(headerName)
+	values := h.Values(defaultHeader)
 	switch len(values) {
 	case 0:
 		return "", errMissingKey
@@ -37,8 +34,8 @@ func parseKey(value string) (key string, err error) {
 		return "", err
 	case key == "":
 		return "", errors.New("the key is empty: send one of 1 to 255 characters")
-	case len(key) > maxStoredKeyLen:
-		return "", fmt.Errorf("the key has %d characters: at most %d are allowed", len(key), maxStoredKeyLen)
+	case len(key) > MaxKeyLen:
+		return "", fmt.Errorf("the key has %d characters: at most %d are allowed", len(key), MaxKeyLen)
 	}
 	return key, nil
 }

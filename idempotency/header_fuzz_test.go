@@ -13,14 +13,14 @@ func FuzzKey(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		key, err := keyOf(http.Header{headerName: {value}})
+		key, err := keyOf(http.Header{defaultHeader: {value}})
 		if err != nil {
 			if key != "" {
 				t.Errorf("%q: a key and an error", value)
 			}
 			return
 		}
-		if key == "" || len(key) > maxStoredKeyLen {
+		if key == "" || len(key) > MaxKeyLen {
 			t.Errorf("%q: a key of %d bytes", value, len(key))
 		}
 		for i := range len(key) {
@@ -36,7 +36,7 @@ func FuzzKey(f *testing.F) {
 		if sent := strings.Trim(value, " \t"); sent != quoted && sent != key {
 			t.Errorf("%q: the key is %q", value, key)
 		}
-		if _, err := keyOf(http.Header{headerName: {value, value}}); err == nil {
+		if _, err := keyOf(http.Header{defaultHeader: {value, value}}); err == nil {
 			t.Errorf("%q: two fields are taken", value)
 		}
 	})

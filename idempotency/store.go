@@ -12,11 +12,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// Limits of a Request, in bytes.
-const (
-	maxScopeLen     = 255
-	maxStoredKeyLen = 255
-)
+// maxScopeLen is the limit of a Request's scope, in bytes; that of its key is MaxKeyLen.
+const maxScopeLen = 255
 
 // Request is a request as a Store knows it.
 type Request struct {
@@ -31,8 +28,8 @@ func (r *Request) Validate() error {
 	switch {
 	case len(r.Scope) > maxScopeLen || !plain(r.Scope):
 		return fmt.Errorf("%w: the scope has %d bytes: it must be UTF-8 text of at most %d, without NUL", dedupstore.ErrInvalidKey, len(r.Scope), maxScopeLen)
-	case r.Key == "" || len(r.Key) > maxStoredKeyLen || !plain(r.Key):
-		return fmt.Errorf("%w: the key has %d bytes: it must be UTF-8 text of 1 to %d, without NUL", dedupstore.ErrInvalidKey, len(r.Key), maxStoredKeyLen)
+	case r.Key == "" || len(r.Key) > MaxKeyLen || !plain(r.Key):
+		return fmt.Errorf("%w: the key has %d bytes: it must be UTF-8 text of 1 to %d, without NUL", dedupstore.ErrInvalidKey, len(r.Key), MaxKeyLen)
 	case r.Keep <= 0:
 		return fmt.Errorf("%w: an answer cannot be kept for %v: make Keep positive", dedupstore.ErrInvalidKey, r.Keep)
 	}

@@ -10,7 +10,7 @@ import (
 
 // The defaults of TransportConfig.
 const (
-	defaultCallHeader         = "Idempotency-Key"
+	defaultHeader             = "Idempotency-Key"
 	defaultCallAttempts       = 5
 	defaultCallBudget         = 30 * time.Second
 	defaultCallAttemptTimeout = 10 * time.Second
@@ -129,7 +129,7 @@ func (c *TransportConfig) validate() error {
 
 func (c *TransportConfig) withDefaults() TransportConfig {
 	d := *c
-	d.Header = http.CanonicalHeaderKey(or(d.Header, defaultCallHeader))
+	d.Header = http.CanonicalHeaderKey(or(d.Header, defaultHeader))
 	d.Attempts = or(d.Attempts, defaultCallAttempts)
 	d.Budget = or(d.Budget, defaultCallBudget)
 	d.AttemptTimeout = or(d.AttemptTimeout, defaultCallAttemptTimeout)

@@ -11,8 +11,12 @@ import (
 
 // Again reports whether the answer to a call with a key leaves open what became of it, so that it is worth repeating: 408 (request
 // time-out), 409 (the first request is in progress), 425 (too early), 429 (too many requests), and 5xx but 501 and 505, which
-// the same request meets each time. All others are definite.
+// the same request meets each time. All others are definite, and so is one that says by ReplayedHeader that it is kept for the
+// key: it will not change.
 func Again(res *http.Response) bool {
+	if res.Header.Get(ReplayedHeader) == "true" {
+		return false
+	}
 	switch code := res.StatusCode; code {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true

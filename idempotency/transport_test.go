@@ -169,6 +169,20 @@ func TestWhichAnswersAreRepeated(t *testing.T) {
 	}
 }
 
+// Servers that keep a 409 or a 500 for the key answer it for ever.
+func TestAReplayedAnswerIsDefinite(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{http.StatusConflict, http.StatusInternalServerError} {
+		provider := idempotencytest.NewProvider(&idempotencytest.ProviderConfig{
+			Effect: func(*http.Request, []byte) (int, []byte) { return code, []byte("no") },
+		})
+		status, body := do(t, clientOf(t, quick()), post(t.Context(), serve(t, provider), "key-1", "body"))
+		if calls := len(provider.Calls()); status != code || body != "no" || calls != 2 {
+			t.Errorf("answer %d %s after %d calls, want the replay of %d, which is the second", status, body, calls, code)
+		}
+	}
+}
+
 func TestWithoutAKeyNothingIsRepeated(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"POST", "PATCH", "PUT", "DELETE", "GET"} {

@@ -188,7 +188,6 @@ func (d *deadLetter[Tx]) write(ctx context.Context, msg *consumer.Message, kind 
 	for _, event := range eventsOf(msg, err) {
 		key := dedupstore.Key{Consumer: msg.Consumer, Event: event}
 		ran, own := d.once(ctx, msg, key, d.record(ctx, msg, key, kind, err))
-		countTransaction(&msg.Result, own)
 		switch {
 		case own == nil && ran:
 			msg.Result.Dead, msg.Result.DeadErr, msg.Result.Duplicate = true, err, false

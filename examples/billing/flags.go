@@ -60,12 +60,20 @@ func (t *target) addDatabase(fs *flag.FlagSet) {
 	fs.StringVar(&t.database, "database", "", "PostgreSQL `URL` (default: "+servers.EnvDatabaseURL+", which keeps a password out of the list of processes)")
 }
 
-func (t *target) addTopic(fs *flag.FlagSet) {
-	fs.StringVar(&t.topic, "topic", "orders.confirmed", "`topic` of the orders")
+func (t *target) addTopic(fs *flag.FlagSet, name string) {
+	fs.StringVar(&t.topic, "topic", name, "`topic` of the events, which must exist")
 }
 
-func (t *target) addGroup(fs *flag.FlagSet) {
-	fs.StringVar(&t.group, "group", "billing-service", "consumer `group`")
+func (t *target) addGroup(fs *flag.FlagSet, name string) {
+	fs.StringVar(&t.group, "group", name, "consumer `group`")
+}
+
+// parse parses args, and completes and checks t.
+func (t *target) parse(fs *flag.FlagSet, args []string, stdout io.Writer) error {
+	if err := parse(fs, args, stdout); err != nil {
+		return err
+	}
+	return t.complete(fs)
 }
 
 // complete fills in what the environment knows, and refuses what is still missing of what the set has flags for, all at once.
@@ -80,7 +88,7 @@ func (t *target) complete(fs *flag.FlagSet) error {
 	for _, f := range []struct{ name, value, remedy string }{
 		{"brokers", t.brokers, "give Kafka's addresses, localhost:9092 for example, or set " + servers.EnvKafkaBrokers},
 		{"database", t.database, "give PostgreSQL's URL, postgres://user@localhost:5432/billing for example, or set " + servers.EnvDatabaseURL},
-		{"topic", t.topic, "name the topic of the orders"},
+		{"topic", t.topic, "name the topic of the events"},
 		{"group", t.group, "name the consumer group"},
 	} {
 		if fs.Lookup(f.name) != nil && f.value == "" {
@@ -101,12 +109,16 @@ func (t *target) addrs() []string {
 	return addrs
 }
 
-// maxOrders keeps a slip of the finger from filling a cluster.
-const maxOrders = 1_000_000
-
 func inRange(fs *flag.FlagSet, name string, n, low, high int) error {
 	if n < low || n > high {
 		return wrongUsage("%s: -%s is %d: give a number from %d to %d", fs.Name(), name, n, low, high)
+	}
+	return nil
+}
+
+func isPart(fs *flag.FlagSet, name string, part float64) error {
+	if !(part >= 0 && part < 1) { // NaN too
+		return wrongUsage("%s: -%s is %v: give a part from 0 to less than 1", fs.Name(), name, part)
 	}
 	return nil
 }

@@ -1,12 +1,30 @@
-// Command billing is a service in small that charges orders, and the story of its hardest day.
+// Command billing is a shop in small, and the story of its hardest day.
 //
-//	go run ./examples/billing            # the story: two workers, killed again and again; every order is charged once
+//	go run ./examples/billing            # the story: everybody is killed again and again; every order is charged once
 //	go run ./examples/billing -naive     # the same story without einmal, to see what it prevents
 //	go run ./examples/billing -compare   # both, side by side
-//	go run ./examples/billing produce -h # the parts, against a Kafka of yours
-//	go run ./examples/billing consume -h
+//	go run ./examples/billing orders -h  # the parts, against a Kafka of yours: orders, relay, charges, provider, receipts
 //
-// Read charge.go and consume.go first: they are the service, and all that there is to copy. Everything else makes its life hard.
+// # The flow
+//
+//	customer ──POST /orders──▸ orders ───┐            each arrow can break, each box can be killed, at any moment
+//	           Idempotency-Key           │ order + event, one transaction
+//	                                orders' database
+//	                                     │ outbox_event
+//	                                   relay ──▸ Kafka: orders.confirmed
+//	                                                     │
+//	            provider ◂──POST /charges── billing ◂────┘ record + charge + event, one transaction
+//	  its own database     Idempotency-Key   │
+//	                                billing's database
+//	                                     │ outbox_event
+//	                           billing's own relay ──▸ Kafka: payments.charged
+//	                                                     │
+//	                                       receipts ◂────┘ record + receipt, one transaction of bun
+//	                                           │
+//	                                receipts' database
+//
+// Each part is a file, to be read and copied: orders.go, relay.go, billing.go, provider.go, receipts.go. How each shuts down is part of
+// it: no new work first, then what is in work, the pool last. naive.go is how many begin. Package story makes their life hard.
 package main
 
 import (
@@ -15,6 +33,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -22,21 +41,29 @@ import (
 )
 
 const usage = `usage: billing [flags]            the story; billing -h shows its flags
-       billing consume [flags]    charge the orders of a topic, until Ctrl-C
-       billing produce [flags]    send orders to a topic
+       billing orders [flags]     serve POST /orders, until Ctrl-C like all of these
+       billing relay [flags]      send the confirmed orders to Kafka
+       billing charges [flags]    charge the confirmed orders, and send what was charged to Kafka
+       billing provider [flags]   serve POST /charges
+       billing receipts [flags]   write a receipt of each charge
 `
 
+type command func(ctx context.Context, args []string, stdout io.Writer) error
+
 // commands by their names. The first line of each one's documentation is in usage.
-var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
-	"":        storyCommand,
-	"consume": consumeCommand,
-	"produce": produceCommand,
-	"worker":  workerCommand, // started by the story
+var commands = map[string]command{
+	"":         storyCommand,
+	"orders":   ordersCommand,
+	"relay":    relayCommand,
+	"charges":  billingCommand,
+	"provider": providerCommand,
+	"receipts": receiptsCommand,
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the end of the drain
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -51,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "billing: there is no command %q\n%s", name, usage)
 		return 2
 	}
-	err := command(ctx, args, stdout, stderr)
+	err := command(ctx, args, stdout)
 	var wrong *usageError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):

@@ -10,10 +10,12 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// TestMain is also the workers' main: a story starts the program that it runs in, which in tests is the test binary.
+// TestMain is also the main of the story's processes: a story starts the program that it runs in, which in tests is the test binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "worker" {
-		main()
+	if len(os.Args) > 1 {
+		if _, ok := commands[os.Args[1]]; ok {
+			main()
+		}
 	}
 	serverstest.Main(m)
 }
@@ -33,17 +35,18 @@ func TestWrongCommandLines(t *testing.T) { //nolint:paralleltest // it sets the 
 		args []string
 		want []string // parts of standard error
 	}{
-		{[]string{"nope"}, []string{`no command "nope"`, "billing consume"}},
-		{[]string{"consume"}, []string{"-brokers is missing", servers.EnvKafkaBrokers, "-database is missing", servers.EnvDatabaseURL}},
-		{[]string{"consume", "-brokers", "localhost:9092", "-database", "postgres://x", "-group", "", "-topic", ""}, []string{"-topic is missing", "-group is missing"}},
-		{[]string{"consume", "orders"}, []string{`"orders" is no flag`}},
-		{[]string{"produce"}, []string{"-brokers is missing"}},
-		{[]string{"produce", "-brokers", "localhost:9092", "-n", "0", "-partitions", "-3"}, []string{"-n is 0", "-partitions is -3"}},
-		{[]string{"produce", "-n", "many"}, []string{"many", "-h lists the flags"}},
+		{[]string{"nope"}, []string{`no command "nope"`, "billing receipts"}},
+		{[]string{"charges"}, []string{"-brokers is missing", servers.EnvKafkaBrokers, "-database is missing", servers.EnvDatabaseURL}},
+		{[]string{"receipts", "-brokers", "localhost:9092", "-database", "postgres://x", "-group", "", "-topic", ""}, []string{"-topic is missing", "-group is missing"}},
+		{[]string{"relay", "orders"}, []string{`"orders" is no flag`}},
+		{[]string{"relay"}, []string{"-brokers is missing", "-database is missing"}},
+		{[]string{"orders"}, []string{"-database is missing"}},
+		{[]string{"provider", "-takes", "long"}, []string{"long", "-h lists the flags"}},
 		{[]string{"-speed", "9"}, []string{"-speed", "-h lists the flags"}},
 		{[]string{"-n", "0"}, []string{"-n is 0"}},
-		{[]string{"-kills", "-1"}, []string{"-kills is -1"}},
-		{[]string{"worker"}, []string{"-brokers is missing"}},
+		{[]string{"-kills", "-1", "-drop", "1"}, []string{"-kills is -1", "-drop is 1"}},
+		{[]string{"-serve", "-compare"}, []string{"leave out -naive and -compare"}},
+		{[]string{"-drop", "NaN"}, []string{"-drop is NaN"}},
 	} {
 		code, stdout, stderr := runWith(t, c.args...)
 		if code != 2 || stdout != "" {
@@ -59,7 +62,7 @@ func TestWrongCommandLines(t *testing.T) { //nolint:paralleltest // it sets the 
 
 // The help must not show what the environment holds: the database's URL has a password in it.
 func TestHelp(t *testing.T) { //nolint:paralleltest // it sets the environment
-	for _, command := range []string{"", "consume", "produce", "worker"} {
+	for command := range commands {
 		args := []string{"-h"}
 		if command != "" {
 			args = []string{command, "-h"}
@@ -74,13 +77,16 @@ func TestHelp(t *testing.T) { //nolint:paralleltest // it sets the environment
 }
 
 func TestFailures(t *testing.T) { //nolint:paralleltest // it sets the environment
+	const away = "postgres://u:secret@127.0.0.1:1/x"
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"produce", "-brokers", "127.0.0.1:1"}, "127.0.0.1:1"},
-		{[]string{"consume", "-brokers", "127.0.0.1:1", "-database", "postgres://u:secret@127.0.0.1:1/x"}, "create the tables"},
-		{[]string{"consume", "-brokers", "127.0.0.1:1", "-database", "postgres://u:secret@[x"}, "the database's URL"},
+		{[]string{"orders", "-database", away}, "create the tables"},
+		{[]string{"relay", "-brokers", "127.0.0.1:1", "-database", away}, "create the tables"},
+		{[]string{"charges", "-brokers", "127.0.0.1:1", "-database", away}, "create the tables"},
+		{[]string{"receipts", "-brokers", "127.0.0.1:1", "-database", away}, "create the tables"},
+		{[]string{"provider", "-database", "postgres://u:secret@[x"}, "the database's URL"},
 	} {
 		code, _, stderr := runWith(t, c.args...)
 		if code != 1 || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "secret") {

@@ -1,58 +1,132 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"math/rand/v2"
-	"slices"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/einmal-go/einmal/examples/billing/story"
+	"github.com/einmal-go/einmal/idempotency"
+	"github.com/einmal-go/einmal/idempotency/pgxidempotency"
+	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/schema"
 )
 
-// event is a message about an order. The id identifies what happened, however often it is sent.
-type event struct {
-	id    string
-	order Order
+const ordersDoc = `
+billing orders is the order service: POST /orders writes an order, and the event that it is confirmed, in one transaction. A request
+that comes again with its Idempotency-Key gets the answer that the first one got. It creates its tables where the database's search_path
+begins. Ctrl-C or SIGTERM drains it. The events wait for billing relay.`
+
+// orderTable has no unique constraint on reference: the database would let a request be two orders.
+const orderTable = `
+CREATE TABLE IF NOT EXISTS orders (
+	id        text   PRIMARY KEY,
+	reference text   NOT NULL,
+	cents     bigint NOT NULL
+)`
+
+// Order is the event "an order was confirmed", the value of a message in JSON.
+type Order struct {
+	ID        string `json:"order_id"`
+	Reference string `json:"reference"` // the customer's own
+	Cents     int64  `json:"cents"`
 }
 
-// makeEvents returns the events of n orders in the order in which they are sent. The same seed makes the same events.
-//
-// One order in ten is sent twice in a row, as by a producer that missed an acknowledgement, and one in ten, all of them from the first
-// half, is sent again after at least a third of all the others, as by somebody who replays a day.
-func makeEvents(n int, seed uint64) []event {
-	type sent struct {
-		event
-		number int
-		at     float64
+// ordersCommand is the service's main: ctx ends with SIGTERM. Then, in this order: no more requests are taken, and those in work finish
+// (serve returns); the last notification is sent; the pool is closed.
+func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
+	var t target
+	fs := newFlags("orders", ordersDoc)
+	addr := addListen(fs, "127.0.0.1:8081")
+	t.addDatabase(fs)
+	t.addTopic(fs, "orders.confirmed")
+	opsAddr := addOps(fs)
+	if err := t.parse(fs, args, stdout); err != nil {
+		return err
 	}
-	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable amounts of money, not secrets
-	var list []sent
-	for i := range n {
-		id := fmt.Sprintf("%016x-%05d", seed, i)
-		e := event{id: "confirmed-" + id, order: Order{ID: id, Cents: 100 + rng.Int64N(20_000)}}
-		list = append(list, sent{e, i, float64(i)})
-		if i%5 == 2 && i < n/2 {
-			later := (1 + rng.Float64()) / 3 * float64(n)
-			list = append(list, sent{e, -1, float64(i) + later})
-		}
+	inside, err := story.Enter(ctx, stdout)
+	if err != nil {
+		return err
 	}
-	slices.SortStableFunc(list, func(a, b sent) int { return cmp.Compare(a.at, b.at) })
-	var events []event
-	for _, s := range list {
-		events = append(events, s.event)
-		if s.number%10 == 3 {
-			events = append(events, s.event)
-		}
+	defer inside.Leave()
+	o, err := openOps(ctx, "orders", *opsAddr)
+	if err != nil {
+		return err
 	}
-	return events
+	defer o.start(ctx)()
+
+	l, err := listen(ctx, *addr)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	pool, err := openPool(ctx, t.database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := createTables(ctx, pool, orderTable, schema.Outbox, schema.Idempotency); err != nil {
+		return err
+	}
+	notifier := pgxoutbox.NewNotifier(pool, "", 0)
+	defer notifier.Close()
+
+	if inside.IsNaive() {
+		return naiveOrders(ctx, l, pool, t.topic, inside)
+	}
+	s := &orders{events: pgxoutbox.NewWriter(nil), topic: t.topic}
+	// A service with many customers says by Principal whose key it is.
+	place, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), s.place, idempotency.HandlerConfig{SingleTenant: true})
+	if err != nil {
+		return err
+	}
+	if err := place.Check(ctx); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", traced("POST /orders", notifying(notifier, place)))
+	return serve(ctx, l, inside.Answers(mux))
 }
 
-// randomSeed is printed, so that what it led to can be repeated.
-func randomSeed() uint64 { return rand.Uint64() } //nolint:gosec // not a secret
+// orders is what the service does with a request.
+type orders struct {
+	events *pgxoutbox.Writer
+	topic  string
+}
 
-// priceList maps the events' orders to what each costs, in cents.
-func priceList(events []event) map[string]int64 {
-	prices := map[string]int64{}
-	for _, e := range events {
-		prices[e.order.ID] = e.order.Cents
+// place writes the order and its event. It knows nothing of repetitions, of crashes or of Kafka.
+func (s *orders) place(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+	var order Order
+	if json.NewDecoder(r.Body).Decode(&order) != nil || order.Reference == "" || order.Cents <= 0 {
+		http.Error(w, `the body is not like {"reference": "yours", "cents": 700}`, http.StatusBadRequest)
+		return nil //nolint:nilerr // the client has been told
 	}
-	return prices
+	order.ID = outbox.NewID()
+	_, err := tx.Exec(ctx, `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID, order.Reference, order.Cents)
+	if err != nil {
+		return err
+	}
+	value, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	if err := s.events.Write(ctx, tx, outbox.Event{Topic: s.topic, Key: []byte(order.ID), Value: value}); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_, err = w.Write(value)
+	return err
+}
+
+// notifying wakes the relay when a request has been answered: its transaction is committed then.
+func notifying(notifier *pgxoutbox.Notifier, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+		notifier.Notify()
+	})
 }

@@ -121,7 +121,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, answer, replayed := p.take(r, call)
 	if call.Fault.hides() && status < http.StatusBadRequest {
 		status = http.StatusInternalServerError
-		answer = problem(status, "Fault behind the effect")
+		answer, replayed = problem(status, "Fault behind the effect"), false
 	}
 	p.answer(w, call, status, answer, replayed)
 }
@@ -220,10 +220,10 @@ func (p *Provider) answer(w http.ResponseWriter, call ProviderCall, status int, 
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	switch {
-	case status == http.StatusConflict, status == http.StatusTooManyRequests, status >= 500:
-		h.Set("Retry-After", "0")
 	case replayed:
 		h.Set("Idempotent-Replayed", "true")
+	case status == http.StatusConflict, status == http.StatusTooManyRequests, status >= 500:
+		h.Set("Retry-After", "0")
 	}
 	if status >= 400 {
 		h.Set("Content-Type", "application/problem+json")

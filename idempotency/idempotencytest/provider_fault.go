@@ -29,7 +29,7 @@ func Faults() []Fault {
 // RandomFaults returns a function for ProviderConfig.Faults that gives a fault to the given share of the requests, from 0 to 1, each
 // fault as often. The same seed gives the same row of faults.
 func RandomFaults(seed uint64, share float64) func(ProviderCall) Fault {
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable by design
+	r := rand.New(rand.NewPCG(seed, 0))
 	all := Faults()
 	return func(ProviderCall) Fault {
 		if r.Float64() >= share {

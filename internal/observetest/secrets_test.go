@@ -18,6 +18,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/janitor"
 	"github.com/einmal-go/einmal/outbox"
 )
@@ -131,6 +132,7 @@ func TestNamesAgree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	fullRun(w)
+	failWithoutLogging(w)
 	types := map[string]string{}
 	check := func(where, key, typ string) {
 		t.Helper()
@@ -170,6 +172,20 @@ func TestNamesAgree(t *testing.T) {
 			t.Errorf("nothing has %s", shared)
 		}
 	}
+}
+
+// failWithoutLogging has the runner write its own lines about a failed attempt.
+func failWithoutLogging(w *world) {
+	w.Helper()
+	cfg := w.config(func(context.Context, pgx.Tx, *consumer.Message) error {
+		return consumer.RetryAfter(time.Millisecond, errNoStock)
+	})
+	cfg.Group, cfg.Middleware = serverstest.Group(w), nil
+	c, err := consumer.New(cfg)
+	w.must(err)
+	stop := w.run(c.Run)
+	w.eventually("the runner tells of a failure", func() bool { return strings.Contains(w.logs.String(), "a message is parked until its next attempt") })
+	stop()
 }
 
 func jsonType(v any) string {

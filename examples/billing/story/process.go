@@ -1,4 +1,4 @@
-package main
+package story
 
 import (
 	"context"
@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// process is a worker as the story sees it: this program, started once more.
+// process is one of the cast as the story sees it: this program, started once more.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
-	stdin io.WriteCloser // open for as long as this process lives: its end ends the worker
+	stdin io.WriteCloser // open for as long as the story lives: its end ends the process
 	words output         // standard output
 	log   output         // standard error
 	done  chan struct{}  // closed when it has ended
 }
 
-// start runs this program with the arguments.
-func start(name string, args, env []string, log io.Writer) (*process, error) {
+// start runs this program with the arguments. It inherits the files, the first one as number 3.
+func start(name string, args, env []string, files []*os.File, log io.Writer) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	p := &process{name: name, cmd: exec.CommandContext(context.Background(), self, args...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env, p.cmd.ExtraFiles = append(os.Environ(), env...), files
 	p.cmd.Stdout, p.cmd.Stderr = &p.words, io.MultiWriter(&p.log, log)
-	// Ctrl-C goes to a whole process group. The story alone gets it, and ends its workers in order.
+	// Ctrl-C goes to a whole process group. The story alone gets it, and ends the others in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a worker: %w", err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
 		defer close(p.done)
@@ -48,16 +48,16 @@ func start(name string, args, env []string, log io.Writer) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// isUp reports whether the worker has got so far that SIGTERM drains it.
+// isUp reports whether the process has got so far that SIGTERM drains it.
 func (p *process) isUp() bool { return strings.HasPrefix(p.words.String(), up) }
 
 // place is where it was when it killed itself, or empty.
 func (p *process) place() string { return strings.TrimSpace(strings.TrimPrefix(p.words.String(), up)) }
 
-// tell writes a line to the worker's standard input. A worker that has just ended does not hear it.
+// tell writes a line to the process's standard input. One that has just ended does not hear it.
 func (p *process) tell(line string) { _, _ = io.WriteString(p.stdin, line+"\n") }
 
-// signal sends a signal. The worker may have ended already.
+// signal sends a signal. The process may have ended already.
 func (p *process) signal(sig os.Signal) { _ = p.cmd.Process.Signal(sig) }
 
 // kill sends SIGKILL and waits for the end.

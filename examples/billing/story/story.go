@@ -1,0 +1,406 @@
+// Package story tells what happens to the services of examples/billing on their hardest day: it starts them as processes of their own,
+// has customers order, kills everybody again and again, loses answers, and counts at the end.
+package story
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/einmal-go/einmal/internal/servers"
+)
+
+const (
+	partitions = 4
+
+	// storyTimeout, on top of the work itself, is for a machine on which something hangs: on 2 free cores a story takes about 20 s.
+	storyTimeout = 4 * time.Minute
+	// armedTimeout is long enough for a process that has work.
+	armedTimeout = 3 * time.Second
+	// drainTimeout is longer than the longest drain of a role.
+	drainTimeout = 20 * time.Second
+	// askTimeout is for those who wait after Ctrl-C.
+	askTimeout = 2 * time.Second
+)
+
+// Options are the parts of a story that can be chosen.
+type Options struct {
+	Orders int           // that are placed
+	Kills  int           // how often a process is killed
+	Seed   uint64        // of the orders and the kills
+	Work   time.Duration // how long the provider takes for a payment
+	Drop   float64       // how many of the HTTP answers are lost, from 0 to 1
+	Naive  bool          // work without einmal
+	Armed  time.Duration // how long a process waits for a COMMIT to be killed after; 0 is 3 s
+	Serve  string        // if not empty, the story goes on until it is interrupted, and is shown at this host:port
+
+	Name      string         // of the story: its topics and groups begin with it
+	Brokers   string         // host:port, separated by commas
+	Fake      *kfake.Cluster // the Kafka, if it is an in-process one
+	Databases Databases
+
+	Out io.Writer // lines for a human
+	Log io.Writer // of the processes
+}
+
+// Databases are URLs, each of an empty schema of its own.
+type Databases struct {
+	Orders, Billing, Provider, Receipts, Story string
+
+	names []string // of the schemas
+}
+
+func (d Databases) of(service string) string {
+	return map[string]string{ordersService: d.Orders, billingService: d.Billing, bankService: d.Provider, receiptService: d.Receipts}[service]
+}
+
+// Story is the processes, and what happens to them.
+type Story struct {
+	Options
+	cast      []role
+	plan      []step
+	pool      *pgxpool.Pool     // of the story's own schema
+	sockets   map[string]socket // of the servers
+	ops       map[string]socket // of all, for operators
+	processes []*process        // as the cast; nil where none runs
+	dead      atomic.Int64      // ended by SIGKILL
+	delivered atomic.Int64
+	customers customers
+	began     time.Time
+}
+
+// New returns a story that has not begun.
+func New(o Options) *Story {
+	s := &Story{Options: o, cast: slices.Clone(cast)}
+	if o.Naive {
+		s.cast = slices.DeleteFunc(s.cast, func(r role) bool { return !r.naive })
+	}
+	s.processes = make([]*process, len(s.cast))
+	s.plan = makePlan(o.Orders, o.Kills, s.cast, s.random())
+	s.customers = customers{story: s, delivered: &s.delivered}
+	return s
+}
+
+// random is the same for the same seed: a repeatable plan.
+func (s *Story) random() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, 1)) } //nolint:gosec // not a secret
+
+// Tell runs the story from the first order to the last, and returns what it came to. No process is left when it returns.
+//
+// When ctx ends, the story is given up; one that is shown takes no more orders then, and comes to its end.
+func (s *Story) Tell(ctx context.Context) (f Figures, err error) {
+	until := ctx
+	ctx, cancel := s.limited(ctx)
+	defer cancel(nil)
+	if s.pool, err = pgxpool.New(ctx, s.Databases.Story); err != nil {
+		return f, err
+	}
+	defer s.pool.Close()
+	defer s.cleanUp()
+	if err := s.prepare(ctx); err != nil {
+		return f, err
+	}
+	if err := s.live(ctx, until); err != nil {
+		return f, err
+	}
+	f, err = s.audit(ctx)
+	f.Kills, f.Sent, f.Replayed = int(s.dead.Load()), int(s.customers.sent.Load()), int(s.customers.replayed.Load())
+	return f, err
+}
+
+// limited returns the context of the story, which ends when it takes too long.
+func (s *Story) limited(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	limit := storyTimeout + time.Duration(s.Orders)*s.Work
+	late := fmt.Errorf("the story is not over after %v", limit)
+	until := ctx
+	if s.Serve != "" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	if s.Serve != "" {
+		context.AfterFunc(until, func() { time.AfterFunc(limit, func() { cancel(late) }) })
+	} else {
+		timer := time.AfterFunc(limit, func() { cancel(late) })
+		context.AfterFunc(ctx, func() { timer.Stop() })
+	}
+	return ctx, cancel
+}
+
+// prepare makes what the processes find when they start.
+func (s *Story) prepare(ctx context.Context) error {
+	if _, err := s.pool.Exec(ctx, deliveryTable); err != nil {
+		return err
+	}
+	if err := s.openSockets(); err != nil {
+		return err
+	}
+	return s.createTopics(ctx)
+}
+
+// live lives through the plan while customers order, and then waits for the last receipt.
+func (s *Story) live(ctx, until context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	s.beginning(ctx, &background)
+	stop, err := s.serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for i := range s.cast {
+		if err := s.start(i); err != nil {
+			return err
+		}
+		s.say("%s starts (pid %d)", s.cast[i].name, s.processes[i].pid())
+	}
+	ordered := make(chan error, 1)
+	background.Go(func() { ordered <- s.customers.orderAll(ctx, until) })
+	if err := s.trouble(ctx, until); err != nil {
+		return err
+	}
+	if err := s.awaitCustomers(ctx, ordered); err != nil {
+		return err
+	}
+	if err := s.awaitEnd(ctx); err != nil {
+		return err
+	}
+	s.say("every message is committed")
+	return s.drainAll(ctx)
+}
+
+// trouble lives through the plan, or in a story that is shown through one after the other until until is done.
+func (s *Story) trouble(ctx, until context.Context) error {
+	if s.Serve != "" {
+		return s.endlessTrouble(ctx, until)
+	}
+	for _, step := range s.plan {
+		if err := s.await(ctx, step); err != nil {
+			return err
+		}
+		if err := s.do(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endlessTrouble does something every few seconds.
+func (s *Story) endlessTrouble(ctx, until context.Context) error {
+	rng := s.random()
+	for {
+		for _, step := range makePlan(1, len(s.cast), s.cast, rng) {
+			next := time.Now().Add(time.Duration(2+rng.IntN(5)) * time.Second)
+			err := poll(ctx, func() (bool, error) { return time.Now().After(next) || until.Err() != nil, s.surprise() })
+			if err != nil || until.Err() != nil {
+				return err
+			}
+			if err := s.do(ctx, step); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// beginning starts what runs beside the story.
+func (s *Story) beginning(ctx context.Context, background *sync.WaitGroup) {
+	s.began = time.Now()
+	background.Go(func() { s.watchDeliveries(ctx) })
+	if s.Fake == nil {
+		return
+	}
+	for _, group := range s.groups() {
+		background.Go(func() { servers.ExpireGhosts(ctx, s.Fake, group) })
+	}
+}
+
+// watchDeliveries counts the orders that have reached a consumer. A plain one may lose them, but not these.
+func (s *Story) watchDeliveries(ctx context.Context) {
+	_ = poll(ctx, func() (bool, error) {
+		var n int64
+		err := s.pool.QueryRow(ctx, `SELECT count(DISTINCT (partition, "offset")) FROM delivery WHERE topic = $1`, s.topic(ordersTopic)).Scan(&n)
+		if err == nil {
+			s.delivered.Store(n)
+		}
+		if s.Serve != "" {
+			return false, pause(ctx, time.Second) // nobody waits for it
+		}
+		return false, nil
+	})
+}
+
+// await waits until it is time for the step.
+func (s *Story) await(ctx context.Context, step step) error {
+	err := poll(ctx, func() (bool, error) { return s.delivered.Load() >= int64(step.orders), s.surprise() })
+	if err != nil {
+		return err
+	}
+	return pause(ctx, step.after)
+}
+
+func (s *Story) awaitCustomers(ctx context.Context, ordered <-chan error) error {
+	var answer error
+	err := poll(ctx, func() (bool, error) {
+		select {
+		case answer = <-ordered:
+			return true, nil
+		default:
+			return false, s.surprise()
+		}
+	})
+	if err == nil && answer == nil {
+		s.say("every request was answered")
+	}
+	return errors.Join(err, answer)
+}
+
+// awaitEnd waits, from one end of the chain to the other one, until there is nothing more to do.
+func (s *Story) awaitEnd(ctx context.Context) error {
+	for _, hop := range []struct{ service, topic, group string }{
+		{ordersService, ordersTopic, billingGroup},
+		{billingService, paymentsTopic, receiptsGroup},
+	} {
+		if err := s.awaitOutbox(ctx, hop.service); err != nil {
+			return err
+		}
+		if err := s.awaitCommit(ctx, s.topic(hop.group), s.topic(hop.topic)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitOutbox waits until all that stands in the service's outbox is sent.
+func (s *Story) awaitOutbox(ctx context.Context, service string) error {
+	return with(ctx, s.Databases.of(service), func(pool *pgxpool.Pool) error {
+		return poll(ctx, func() (bool, error) {
+			var n int
+			err := pool.QueryRow(ctx, `SELECT count(*) FROM outbox_event`).Scan(&n)
+			return n == 0, errors.Join(err, s.surprise())
+		})
+	})
+}
+
+// surprise is an error when a process has ended by itself.
+func (s *Story) surprise() error {
+	for _, p := range s.processes {
+		if p != nil && p.ended() {
+			return errors.New(p.end())
+		}
+	}
+	return nil
+}
+
+// do does what the step says, and puts a new process in the place of the old one.
+func (s *Story) do(ctx context.Context, step step) (err error) {
+	i := step.process
+	switch step.deed {
+	case kill:
+		s.processes[i].kill()
+		err = s.killed(s.processes[i])
+	case killAfterCommit:
+		if i, err = s.busy(ctx, i); err != nil {
+			return err
+		}
+		s.processes[i].tell(dieAfterCommit)
+		if !s.processes[i].endsWithin(cmp.Or(s.Armed, armedTimeout)) {
+			s.processes[i].kill() // it has nothing more to commit
+		}
+		err = s.killed(s.processes[i])
+	case terminate:
+		err = s.drain(ctx, i)
+	}
+	if err != nil {
+		return err
+	}
+	return s.start(i)
+}
+
+// busy returns the process of i's service with the latest delivery, or else i: one without work would wait long for a COMMIT to die
+// after.
+func (s *Story) busy(ctx context.Context, i int) (int, error) {
+	var latest string
+	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT process FROM delivery WHERE process LIKE $1 ORDER BY id DESC LIMIT 1), '')`,
+		s.cast[i].service+"%").Scan(&latest)
+	if at := slices.IndexFunc(s.processes, func(p *process) bool { return p.name == latest }); at >= 0 {
+		i = at
+	}
+	return i, err
+}
+
+// killed counts the end of a process by SIGKILL, and says where it was.
+func (s *Story) killed(p *process) error {
+	if !p.killed() {
+		return errors.New(p.end())
+	}
+	s.dead.Add(1)
+	how := "SIGKILL"
+	if place := p.place(); place != "" {
+		how += " " + place
+	}
+	s.say("%s: %s, when %s orders were delivered", p.name, how, thousands(s.delivered.Load()))
+	return nil
+}
+
+// drain sends SIGTERM, after which a process finishes what it has begun, and exits with 0.
+func (s *Story) drain(ctx context.Context, i int) error {
+	p := s.processes[i]
+	if err := poll(ctx, func() (bool, error) { return p.isUp(), s.surprise() }); err != nil {
+		return err
+	}
+	began := time.Now()
+	p.signal(syscall.SIGTERM)
+	if !p.endsWithin(drainTimeout) {
+		return fmt.Errorf("%s has not drained within %v after SIGTERM", p.name, drainTimeout)
+	}
+	if !p.cmd.ProcessState.Success() {
+		return fmt.Errorf("after SIGTERM, %s", p.end())
+	}
+	s.say("%s: SIGTERM, drained in %.1f s, exit code 0", p.name, time.Since(began).Seconds())
+	return nil
+}
+
+func (s *Story) drainAll(ctx context.Context) error {
+	for i := range s.processes {
+		if err := s.drain(ctx, i); err != nil {
+			return err
+		}
+		s.processes[i] = nil
+	}
+	return nil
+}
+
+// cleanUp leaves no process behind, and no topic. Those that still run, because the story failed or was interrupted, are asked before
+// they are killed, so that they leave their groups.
+func (s *Story) cleanUp() {
+	for _, p := range s.processes {
+		if p != nil {
+			p.signal(syscall.SIGTERM)
+		}
+	}
+	for _, p := range s.processes {
+		if p != nil && !p.endsWithin(askTimeout) {
+			p.kill()
+		}
+	}
+	s.closeSockets()
+	if err := s.deleteTopics(); err != nil {
+		fmt.Fprintf(s.Log, "billing: cannot delete the topics %s.*: %v\n", s.Name, err)
+	}
+}
+
+// say prints a line with the time.
+func (s *Story) say(format string, args ...any) {
+	fmt.Fprintf(s.Out, "%6.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+}
