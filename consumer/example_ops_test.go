@@ -16,8 +16,9 @@ import (
 	"github.com/einmal-go/einmal/internal/servers"
 )
 
-// kafkaWith is an in-process Kafka with a topic of one partition and one message per key.
-func kafkaWith(topic string, keys ...string) (brokers []string, stop func()) {
+// kafkaWith is an in-process Kafka with a topic orders of one partition and one message per key.
+func kafkaWith(keys ...string) (brokers []string, stop func()) {
+	const topic = "orders"
 	kafka, err := servers.InProcessKafka()
 	if err != nil {
 		panic(err)
@@ -47,7 +48,7 @@ func kafkaWith(topic string, keys ...string) (brokers []string, stop func()) {
 
 // Liveness is that the process answers; readiness is the Consumer's. A page or a test reads Status.
 func ExampleConsumer_Ready() {
-	brokers, stop := kafkaWith("orders")
+	brokers, stop := kafkaWith()
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -94,7 +95,7 @@ func ExampleConsumer_Ready() {
 
 // In KeyOrder one key's failing message holds back its key alone.
 func ExampleTopic_order() {
-	brokers, stop := kafkaWith("orders", "a", "b", "a", "b")
+	brokers, stop := kafkaWith("a", "b", "a", "b")
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -124,7 +125,7 @@ func ExampleTopic_order() {
 // A new group begins behind what is there, and commits that position at once. Limits bound what a stuck key leaves to be
 // repeated after a crash.
 func ExampleTopic_start() {
-	brokers, stop := kafkaWith("orders", "old", "older")
+	brokers, stop := kafkaWith("old", "older")
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

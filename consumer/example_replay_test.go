@@ -12,7 +12,7 @@ import (
 
 // What has had its effect is a duplicate, and no offset is committed: a replay can be repeated.
 func ExampleReplay() {
-	brokers, stop := kafkaWith("orders", "a", "b", "c")
+	brokers, stop := kafkaWith("a", "b", "c")
 	defer stop()
 	cfg := consumer.Config{
 		Brokers: brokers, Group: "billing", Logger: slog.New(slog.DiscardHandler),

@@ -199,11 +199,14 @@ func TestStatusOfAService(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Run(ctx) // what became of it is another test's
+	}()
 	defer func() {
 		stop()
-		_ = <-done // what became of it is another test's
+		<-done
 	}()
 	url := serve(t, status.Handler(status.Sections{
 		"consumer": func(context.Context) (any, error) { return c.Status(), nil },

@@ -59,7 +59,7 @@ func failFetches(b *serverstest.Broker, n int64, code int16) {
 	b.Fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.Fake.KeepControl()
 		if left.Add(-1) < 0 {
-			return nil, nil, false
+			return nil, nil, false //nolint:nilnil // not handled
 		}
 		fetch := req.(*kmsg.FetchRequest)
 		res := req.ResponseKind().(*kmsg.FetchResponse)
@@ -134,7 +134,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		b.Fake.KeepControl()
 		asked <- struct{}{}
 		b.Fake.SleepControl(func() { <-release })
-		return nil, nil, false
+		return nil, nil, false //nolint:nilnil // not handled
 	})
 	done := make(chan error)
 	go func() {
