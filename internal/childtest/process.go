@@ -30,7 +30,7 @@ func Start(t testing.TB, env, name string, orders any) *Process {
 	t.Helper()
 	text, err := json.Marshal(orders)
 	must(t, err)
-	p := &Process{t: t, Name: name, Cmd: exec.Command(os.Args[0]), done: make(chan struct{})} //nolint:gosec // this program itself
+	p := &Process{t: t, Name: name, Cmd: exec.Command(os.Args[0]), done: make(chan struct{})} //nolint:gosec,noctx // this program itself, which Kill ends
 	p.Cmd.Env = append(os.Environ(), env+"="+string(text))
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.words, &p.Log
 	p.stdin, err = p.Cmd.StdinPipe()
