@@ -91,6 +91,34 @@ func TestPlansUseTheIndexes(t *testing.T) {
 	}
 }
 
+// B16: a batch reads the rows that it sends, some times each, and not the table.
+func TestBatchesReadWhatTheySend(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			const rows = 20_000
+			b.exec("insert into outbox_event (event_id, topic, partition_key) select n::text, $1::text, (n % 1000)::text::bytea from generate_series(1, $2::int) n", b.topic, rows)
+			b.exec("vacuum analyze outbox_event")
+			b.exec("alter table outbox_event set (autovacuum_enabled = off)")
+			cfg := b.config(mode)
+			cfg.BatchRows = 500
+			r := start(t, cfg)
+			eventually(t, "all are sent", func() bool { return r.Status().Published == rows })
+			stats := func(columns string) int {
+				b.exec("select pg_stat_force_next_flush()")
+				return value[int](b.fixture, "select coalesce(sum("+columns+"), 0)::int from pg_stat_user_tables where relname = 'outbox_event' and schemaname = current_schema()")
+			}
+			changes := map[outbox.Mode]int{outbox.SinglePhase: 1, outbox.TwoPhase: 2}[mode]
+			eventually(t, "the server has counted all", func() bool { return stats("n_tup_upd + n_tup_del") >= changes*rows })
+			if n := stats("idx_tup_fetch"); n > 10*rows {
+				t.Errorf("%d rows were read to send %d", n, rows)
+			}
+		})
+	}
+}
+
 // What Write takes as the largest event, the relay sends.
 func TestLargestEvent(t *testing.T) {
 	t.Parallel()

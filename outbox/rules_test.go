@@ -129,7 +129,7 @@ func TestZombieMarksNothing(t *testing.T) {
 	b.insert("1", "2", "3")
 	cfg := b.config(outbox.TwoPhase)
 	cfg.Database = &hooked{Database: b.db, before: func(sql string) {
-		if strings.Contains(sql, "delete from") && strings.HasPrefix(sql, "with m") {
+		if strings.Contains(sql, "delete from") {
 			// the lease has expired meanwhile, and a successor has claimed the rows
 			b.exec("update outbox_lease set epoch = epoch + 1, owner = 'successor', leased_until = clock_timestamp() + interval '2 seconds'")
 			b.exec("update outbox_event set claim_epoch = claim_epoch + 1, claims = claims + 1, claimed_until = clock_timestamp() + interval '2 seconds'")
@@ -164,7 +164,7 @@ type hookedTx struct {
 }
 
 func (t hookedTx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	if strings.Contains(sql, "with m as") && !t.h.seen.Swap(t.h.once) {
+	if ofOurs := strings.Contains(sql, "o.claim_epoch = (("); ofOurs && !t.h.seen.Swap(t.h.once) {
 		t.h.before(sql)
 	}
 	return t.Tx.Exec(ctx, sql, args...)

@@ -6,7 +6,9 @@ import (
 )
 
 // statements are the texts of a relay. Statuses are literals, so that plans use the partial indexes; where rows are found by their ids,
-// status || ” keeps plans away from those, which statistics may call empty. Arrays are text, so that any driver can pass them.
+// status || ” keeps plans away from those, which statistics may call empty. They are found by id = any(an array), not by a join with it: a
+// join may be planned as a scan of the whole table. Arrays are text, so that any driver can pass them; an array of epochs has one of each
+// bucket, 0 where there is none.
 type statements struct {
 	pending, guard, lock                       string
 	candidates, fetch                          string
@@ -28,9 +30,10 @@ func newStatements(t tables, mode Mode) *statements { //nolint:funlen // one tex
 where exists (select from {event} where status = 'PENDING' and bucket = b.bucket)` + free),
 
 		// No scan of the whole table, whatever the statistics were made of. No JIT: the costs that PostgreSQL adds to what is
-		// disabled would make it compile, which takes 100 ms.
+		// disabled would make it compile, which takes 100 ms. No bitmaps: rows are locked in the order of their ids.
 		guard: `select set_config('idle_in_transaction_session_timeout', $1, true), set_config('lock_timeout', $2, true),
-  set_config('statement_timeout', $3, true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`,
+  set_config('statement_timeout', $3, true), set_config('enable_seqscan', 'off', true),
+  set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`,
 
 		// a statement before that which reads the rows: read by the same one, they would be as of before the lock
 		lock: t.in(`select b.bucket from unnest($1::text::bigint[]) as b(bucket)
@@ -51,7 +54,7 @@ where o.id = any($1::text::bigint[]) and o.status || '' = 'PENDING' for no key u
 		publish: t.in(`update {event} set status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null where id = any($1::text::bigint[])`),
 		block: t.in(`update {event} o set status = 'BLOCKED', attempts = o.attempts + 1, last_error = e.error, claim_epoch = null, claimed_until = null
 from unnest($1::text::bigint[], $2::text::bigint[], $3::text::text[]) as e(id, epoch, error)
-where o.id = e.id and (o.status || '' = 'PENDING' and e.epoch = 0 or o.status || '' = 'PUBLISHING' and o.claim_epoch = e.epoch)`),
+where o.id = any($1::text::bigint[]) and o.id = e.id and (o.status || '' = 'PENDING' and e.epoch = 0 or o.status || '' = 'PUBLISHING' and o.claim_epoch = e.epoch)`),
 
 		lease: t.in(`with c as materialized (select bucket from {lease} where bucket = any($1::text::bigint[]) and leased_until < clock_timestamp()
   order by bucket for no key update skip locked)
@@ -62,16 +65,17 @@ returning l.bucket::bigint, l.epoch`),
 		takeBack: t.in(`with s as materialized (select id from {event} where status = 'PUBLISHING' and bucket = any($1::text::bigint[]) order by id for no key update)
 update {event} o set ` + returned("$2") + ` from s where o.id = s.id and o.status || '' = 'PUBLISHING'`),
 
-		claim: t.in(`with c as materialized (select o.id, e.epoch from unnest($1::text::bigint[], $2::text::bigint[]) as e(id, epoch) join {event} o on o.id = e.id
-  where o.status || '' = 'PENDING' order by o.id for no key update of o skip locked)
-update {event} o set status = 'PUBLISHING', claims = o.claims + 1, claim_epoch = c.epoch, claimed_until = clock_timestamp() + $3::text::interval
-from c where o.id = c.id and o.status || '' = 'PENDING'
+		claim: t.in(`with c as materialized (select o.ctid as at from {event} o where o.id = any($1::text::bigint[])
+  and o.status || '' = 'PENDING' and ((select $2::text::bigint[]))[o.bucket + 1] > 0 order by o.id for no key update skip locked)
+update {event} o set status = 'PUBLISHING', claims = o.claims + 1, claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1],
+  claimed_until = clock_timestamp() + $3::text::interval
+from c where o.ctid = c.at and o.status || '' = 'PENDING'
 returning o.id, o.topic, o.partition_key, o.event_id, o.payload, o.headers`),
 
-		markDelete:  t.in(ours + `delete from {event} o using m where o.id = m.id`),
-		markPublish: t.in(ours + `update {event} o set status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null, claim_epoch = null, claimed_until = null from m where o.id = m.id`),
+		markDelete:  t.in(`delete from {event} o ` + ours),
+		markPublish: t.in(`update {event} o set status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null, claim_epoch = null, claimed_until = null ` + ours),
 		// the claim is undone: nothing was wrong with the row, nor did its relay die
-		giveBack: t.in(ours + `update {event} o set status = 'PENDING', claims = o.claims - 1, claim_epoch = null, claimed_until = null from m where o.id = m.id`),
+		giveBack: t.in(`update {event} o set status = 'PENDING', claims = o.claims - 1, claim_epoch = null, claimed_until = null ` + ours),
 		unlease: t.in(`with c as materialized (select l.bucket from unnest($1::text::bigint[], $2::text::bigint[]) as e(bucket, epoch) join {lease} l using (bucket, epoch)
   order by l.bucket for no key update of l)
 update {lease} l set leased_until = '-infinity' from c where l.bucket = c.bucket`),
@@ -99,10 +103,9 @@ update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.statu
 	}
 }
 
-// ours are the rows that are still claimed as they were: the others have been taken back.
-const ours = `with m as materialized (select o.id from unnest($1::text::bigint[], $2::text::bigint[]) as e(id, epoch) join {event} o on o.id = e.id
-  where o.status || '' = 'PUBLISHING' and o.claim_epoch = e.epoch order by o.id for no key update of o)
-`
+// ours are the rows that are still claimed as they were: the others have been taken back. They are found in the order of their ids, in which
+// all lock them: guard forbids the plan that would find them in another.
+const ours = `where o.id = any($1::text::bigint[]) and o.status || '' = 'PUBLISHING' and o.claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1]`
 
 // returned is what becomes of a row whose relay has died, or lost its lease.
 func returned(most string) string {

@@ -99,7 +99,7 @@ func (b *batch) claimRows(ctx context.Context, tx Tx, leases map[int64]int64) er
 	for _, r := range b.rows {
 		r.epoch = leases[r.bucket]
 	}
-	if err := b.fetched(ctx, tx, b.sql.claim, numbers(idsOf(b.rows)), numbers(epochsOf(b.rows)), interval(b.cfg.LeaseTTL)); err != nil {
+	if err := b.fetched(ctx, tx, b.sql.claim, numbers(idsOf(b.rows)), numbers(epochsByBucket(b.rows)), interval(b.cfg.LeaseTTL)); err != nil {
 		return err
 	}
 	_, err := b.ofOurs(ctx, tx, b.sql.giveBack, b.unsent)
@@ -171,7 +171,7 @@ func (b *batch) ofOurs(ctx context.Context, tx Tx, sql string, rows []*row) (int
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	return tx.Exec(ctx, sql, numbers(idsOf(rows)), numbers(epochsOf(rows)))
+	return tx.Exec(ctx, sql, numbers(idsOf(rows)), numbers(epochsByBucket(rows)))
 }
 
 func (b *batch) unlease(ctx context.Context, tx Tx, leases map[int64]int64) error {
@@ -187,6 +187,15 @@ func epochsOf(rows []*row) []int64 {
 	list := make([]int64, len(rows))
 	for i, r := range rows {
 		list[i] = r.epoch
+	}
+	return list
+}
+
+// epochsByBucket are those of the leases under which rows are claimed, 0 for all other buckets.
+func epochsByBucket(rows []*row) []int64 {
+	list := make([]int64, Buckets)
+	for _, r := range rows {
+		list[r.bucket] = r.epoch
 	}
 	return list
 }

@@ -144,6 +144,7 @@ func TestWriteRefuses(t *testing.T) {
 		"at most 1000 are allowed":             {Topic: "t", Headers: many},
 		`"" is not the name of a topic`:        {},
 		`"a b" is not the name of a topic`:     {Topic: "a b"},
+		`"a\x00b" is not the name of a topic`:  {Topic: "a\x00b"},
 		`".." is not the name of a topic`:      {Topic: ".."},
 		"is not the name of a topic: 1 to 249": {Topic: strings.Repeat("a", 250)},
 		"the id has 1025 bytes":                {Topic: "t", ID: strings.Repeat("x", 1025)},

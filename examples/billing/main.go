@@ -3,6 +3,7 @@
 //	go run ./examples/billing            # the story: everybody is killed again and again; every order is charged once
 //	go run ./examples/billing -naive     # the same story without einmal, to see what it prevents
 //	go run ./examples/billing -compare   # both, side by side
+//	go run ./examples/billing -serve     # the story goes on until Ctrl-C: a page, metrics and probes at http://127.0.0.1:8080
 //	go run ./examples/billing orders -h  # the parts, against a Kafka of yours: orders, relay, charges, provider, receipts
 //
 // # The flow
@@ -24,7 +25,8 @@
 //	                                receipts' database
 //
 // Each part is a file, to be read and copied: orders.go, relay.go, billing.go, provider.go, receipts.go. How each shuts down is part of
-// it: no new work first, then what is in work, the pool last. naive.go is how many begin. Package story makes their life hard.
+// it: no new work first, then what is in work, the pool last. ops.go is what operators see of a process, tracing.go the HTTP ends of the
+// trace that leads from a request to its receipt. naive.go is how many begin. Package story makes their life hard.
 package main
 
 import (

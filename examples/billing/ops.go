@@ -20,9 +20,10 @@ import (
 	"github.com/einmal-go/einmal/examples/billing/board"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/outboxmetrics"
+	"github.com/einmal-go/einmal/status"
 )
 
-// ops is what operators see of a process: /livez, /readyz, /metrics, /status in JSON, and a page at /.
+// ops is what operators see of a process: /livez, /readyz, /metrics, /status for einmal status, and a page at /.
 type ops struct {
 	name     string
 	listener net.Listener // nil if nobody looks
@@ -35,6 +36,8 @@ type ops struct {
 
 // part is a part of the process that has a Status.
 type part struct {
+	name     string
+	status   status.Section
 	notReady func() string
 	table    func() board.Table
 }
@@ -65,6 +68,8 @@ func (o *ops) meters() metric.MeterProvider { return o.provider }
 // addConsumer shows a consumer.
 func (o *ops) addConsumer(c *consumer.Consumer) error {
 	o.add(part{
+		name:     "consumer",
+		status:   func(context.Context) (any, error) { return c.Status(), nil },
 		notReady: func() string { return c.Status().NotReady },
 		table:    func() board.Table { return board.Consumer(c.Status()) },
 	})
@@ -75,6 +80,8 @@ func (o *ops) addConsumer(c *consumer.Consumer) error {
 // addRelay shows a relay. One that waits for Kafka is ready: there is nothing that another one would do better.
 func (o *ops) addRelay(r *outbox.Relay) error {
 	o.add(part{
+		name:   "outbox",
+		status: func(context.Context) (any, error) { return r.Status(), nil },
 		notReady: func() string {
 			if !r.Status().Running {
 				return "the relay does not run"
@@ -107,9 +114,10 @@ func (o *ops) start(ctx context.Context) (stop func()) {
 		}
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { status.Handler(o.sections(), nil).ServeHTTP(w, r) })
+	mux.HandleFunc("GET /board", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(o.board(ctx)) //nolint:errchkjson // texts alone
+		_ = json.NewEncoder(w).Encode(o.board(ctx))
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		_ = board.Page{Title: o.name, Now: time.Now(), Boards: []board.Board{o.board(ctx)}}.Write(w)
@@ -117,6 +125,17 @@ func (o *ops) start(ctx context.Context) (stop func()) {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(o.listener) }()
 	return func() { _ = server.Close() }
+}
+
+// sections are what einmal status asks for.
+func (o *ops) sections() status.Sections {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := status.Sections{}
+	for _, p := range o.parts {
+		list[p.name] = p.status
+	}
+	return list
 }
 
 // board is a snapshot.

@@ -242,7 +242,7 @@ func (s *shop) line(span tracetest.SpanStub) string {
 	words := []string{strings.NewReplacer(s.orders, "ORDERS", s.payments, "PAYMENTS").Replace(span.Name)}
 	is := map[string]string{}
 	for _, a := range span.Attributes {
-		is[string(a.Key)] = a.Value.Emit()
+		is[string(a.Key)] = a.Value.String()
 	}
 	if n := is["einmal.attempt"]; n != "" {
 		words = append(words, "attempt="+n)

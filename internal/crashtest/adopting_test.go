@@ -161,7 +161,7 @@ func TestRenaming(t *testing.T) {
 			o.Consumer = oldName
 			first := start(t, o)
 			w.awaitStrike(first, o.Step, whatever)
-			w.awaitNoSession(first.name)
+			w.awaitNoSession(first.Name)
 			w.produce(0, "new-0", "new-1")
 			if c.prepare != nil {
 				c.prepare(t, w)

@@ -4,17 +4,15 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/middleware"
 )
 
@@ -60,7 +59,7 @@ type orders struct {
 
 // What a child says on standard output, and hears on standard input.
 const (
-	sayUp      = "up"
+	sayUp      = childtest.Up
 	sayGate    = "at the gate"
 	sayEnding  = "ending" // SIGTERM has come
 	sayAt      = "at: "   // and the step
@@ -91,34 +90,34 @@ func newChild(o orders, log io.Writer) *child {
 }
 
 // childMain runs until SIGTERM, until it is struck, or until its standard input ends: it does not outlive its parent.
-func childMain(text string) (status int) {
-	var o orders
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+func childMain(ctx context.Context, o orders) error {
 	c := newChild(o, os.Stderr)
 	c.blow = c.kill
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, func() { say(sayEnding) })
+	context.AfterFunc(ctx, func() { childtest.Say(sayEnding) })
 	go c.listen()
-	say(sayUp)
-	run := c.consume
 	switch {
 	case o.Redrive:
-		run = c.redrive
+		return c.redrive(ctx)
 	case o.Republish:
-		run = c.republish
+		return c.republish(ctx)
 	}
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return c.consume(ctx)
 }
 
-func say(line string) { fmt.Fprintln(os.Stdout, line) }
+// process is a child as its parent sees it.
+type process = childtest.Process
+
+func start(t testing.TB, o orders) *process {
+	t.Helper()
+	return childtest.Start(t, envOrders, o.Name, o)
+}
+
+const patience = childtest.Patience
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	childtest.Eventually(t, what, ok)
+}
 
 // listen does what the parent says.
 func (c *child) listen() {
@@ -140,7 +139,7 @@ func (c *child) listen() {
 
 // kill is the blow. Where it can wait, the parent looks around first.
 func (c *child) kill(at step) {
-	say(sayAt + string(at))
+	childtest.Say(sayAt + string(at))
 	switch at {
 	case commitSent, commitAnswered, offsetCommitSent:
 	case exiting:
@@ -258,7 +257,7 @@ func (c *child) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) er
 
 // pass passes the gate.
 func (c *child) pass(ctx context.Context) error {
-	say(sayGate)
+	childtest.Say(sayGate)
 	select {
 	case <-c.gate:
 		return nil

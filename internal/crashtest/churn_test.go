@@ -146,7 +146,7 @@ func (c *crowd) deed(m *visitor) {
 		c.thaw(m)
 	case m.frozen:
 		c.kill(m, "killed while frozen")
-	case m.ended():
+	case m.Ended():
 		c.bury(m)
 	case m.ending && dice == 0:
 		c.kill(m, "killed in the drain")
@@ -164,14 +164,14 @@ func (c *crowd) deed(m *visitor) {
 
 func (c *crowd) terminate(m *visitor) {
 	c.t.Helper()
-	m.await(sayUp)
-	m.signal(syscall.SIGTERM)
+	m.Await(sayUp)
+	m.Signal(syscall.SIGTERM)
 	m.ending = true
 	c.deeds["terminated"]++
 }
 
 func (c *crowd) kill(m *visitor, how string) {
-	m.process.kill()
+	m.process.Kill()
 	c.wantNoRace(m)
 	m.process = nil
 	c.deeds[how]++
@@ -179,27 +179,27 @@ func (c *crowd) kill(m *visitor, how string) {
 
 // wantNoRace looks for what the race detector says, which the exit status of a killed process does not tell.
 func (c *crowd) wantNoRace(m *visitor) {
-	if strings.Contains(m.log.String(), "DATA RACE") {
-		c.t.Errorf("%s: a data race", m.name)
+	if strings.Contains(m.Log.String(), "DATA RACE") {
+		c.t.Errorf("%s: a data race", m.Name)
 	}
 }
 
 func (c *crowd) freeze(m *visitor, how string) {
-	m.signal(syscall.SIGSTOP)
+	m.Signal(syscall.SIGSTOP)
 	m.frozen = true
 	c.deeds[how]++
 }
 
 func (c *crowd) thaw(m *visitor) {
-	m.signal(syscall.SIGCONT)
+	m.Signal(syscall.SIGCONT)
 	m.frozen = false
 }
 
 // bury looks at how a member has ended that was not killed.
 func (c *crowd) bury(m *visitor) {
 	c.t.Helper()
-	if !m.ending || !m.cmd.ProcessState.Success() {
-		c.t.Fatalf("%s ended with %v; it was told to end: %v", m.name, m.cmd.ProcessState, m.ending)
+	if !m.ending || !m.Cmd.ProcessState.Success() {
+		c.t.Fatalf("%s ended with %v; it was told to end: %v", m.Name, m.Cmd.ProcessState, m.ending)
 	}
 	m.process = nil
 }
@@ -213,7 +213,7 @@ func (c *crowd) settle() {
 			c.thaw(m)
 		}
 		if m.process != nil && m.ending {
-			m.awaitEnd()
+			m.AwaitEnd()
 			c.bury(m)
 		}
 		if m.process == nil {
@@ -222,7 +222,7 @@ func (c *crowd) settle() {
 	}
 	c.awaitAll()
 	for i := range c.members {
-		c.members[i].stop()
+		c.members[i].Stop()
 	}
 }
 

@@ -55,16 +55,16 @@ func TestCrashLoop(t *testing.T) {
 					o.CrashLoop, o.Event, o.Order, o.Work = true, event5, order, 20*time.Millisecond
 					p := start(t, o)
 					eventually(t, "the process ends, or the end of the topic is committed", func() bool {
-						return p.ended() || w.check()[0] == 3*inAll
+						return p.Ended() || w.check()[0] == 3*inAll
 					})
-					if !p.ended() {
-						p.stop()
+					if !p.Ended() {
+						p.Stop()
 						break
 					}
-					if code := p.cmd.ProcessState.ExitCode(); code != exitStatus {
-						t.Fatalf("%s ended with %d", p.name, code)
+					if code := p.Cmd.ProcessState.ExitCode(); code != exitStatus {
+						t.Fatalf("%s ended with %d", p.Name, code)
 					}
-					w.awaitNoSession(p.name)
+					w.awaitNoSession(p.Name)
 				}
 				if ends < 3 || ends > 4 {
 					t.Errorf("the process has ended %d times, want 3 or 4", ends)

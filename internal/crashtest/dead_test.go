@@ -55,7 +55,7 @@ func TestDeadLetterKilledAt(t *testing.T) {
 				o.Dead = true
 				first := start(t, o)
 				w.awaitStrike(first, s.step, s.tx)
-				w.awaitNoSession(first.name)
+				w.awaitNoSession(first.Name)
 				w.wantAfterDeath(s.step, s.done)
 				o = w.member("second")
 				o.Dead, o.Event = true, event5
@@ -142,10 +142,10 @@ func TestRedriveKilledAt(t *testing.T) {
 			o := w.member("first")
 			o.Redrive, o.Step = true, s.step
 			first := start(t, o)
-			first.await(sayAt + string(s.step))
-			first.tell(hearDie)
-			first.awaitKilled()
-			w.awaitNoSession(first.name)
+			first.Await(sayAt + string(s.step))
+			first.Tell(hearDie)
+			first.AwaitKilled()
+			w.awaitNoSession(first.Name)
 			if effects, left := w.counts(); effects != s.done || left != dead-s.done {
 				t.Errorf("after the kill: %d effects, %d dead letters; want %d and %d", effects, left, s.done, dead-s.done)
 			}
@@ -153,9 +153,9 @@ func TestRedriveKilledAt(t *testing.T) {
 				o := w.member(name)
 				o.Redrive = true
 				next := start(t, o)
-				next.awaitEnd()
-				if effects, left := w.counts(); effects != dead || left != 0 || !next.cmd.ProcessState.Success() {
-					t.Errorf("after the %s: %d effects, %d dead letters, %v", name, effects, left, next.cmd.ProcessState)
+				next.AwaitEnd()
+				if effects, left := w.counts(); effects != dead || left != 0 || !next.Cmd.ProcessState.Success() {
+					t.Errorf("after the %s: %d effects, %d dead letters, %v", name, effects, left, next.Cmd.ProcessState)
 				}
 			}
 			if distinct := query[int](w, "select count(distinct event) from effect"); distinct != dead {

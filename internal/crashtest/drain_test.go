@@ -28,8 +28,8 @@ func TestShutdownCutsShort(t *testing.T) {
 				o := w.member("first")
 				o.Event, o.Gate, o.Swallow, o.Drain = event5, true, c.swallow, 200*time.Millisecond
 				first := start(t, o)
-				first.await(sayGate)
-				first.stop()
+				first.Await(sayGate)
+				first.Stop()
 				w.goOn(first, "in the drain, cut short", false)
 			})
 		})
@@ -48,14 +48,14 @@ func TestRebalanceCutsShort(t *testing.T) {
 				o := w.member("first")
 				o.Event, o.Gate, o.Swallow = event5, true, c.swallow
 				first := start(t, o)
-				first.await(sayGate)
+				first.Await(sayGate)
 				second := start(t, w.member("second"))
-				eventually(t, "the transaction is rolled back", func() bool { return w.transaction(first.name) == none })
+				eventually(t, "the transaction is rolled back", func() bool { return w.transaction(first.Name) == none })
 				w.look()
-				first.tell(hearGo) // should it get the partition again
+				first.Tell(hearGo) // should it get the partition again
 				w.awaitAll()
-				first.stop()
-				second.stop()
+				first.Stop()
+				second.Stop()
 				w.wantOnce()
 			})
 		})

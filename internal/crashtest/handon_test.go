@@ -91,7 +91,7 @@ func TestHandOnKilledAt(t *testing.T) {
 				o.Retries = retries
 				first := start(t, o)
 				w.awaitStrike(first, s.step, s.tx)
-				w.awaitNoSession(first.name)
+				w.awaitNoSession(first.Name)
 				if n := query[int](w, "select count(*) from outbox_event"); (n == 1) != s.done || n > 1 {
 					t.Errorf("after the kill: %d events in the outbox, was it committed? %v", n, s.done)
 				}
@@ -103,7 +103,7 @@ func TestHandOnKilledAt(t *testing.T) {
 				w.produce(0, "event-last")
 				eventually(t, "what comes after them takes effect", func() bool { return query[int](w, "select count(*) from effect where event = 'event-last'") == 1 })
 				eventually(t, "the outbox is empty", func() bool { return query[int](w, "select count(*) from outbox_event") == 0 })
-				second.stop()
+				second.Stop()
 				if n := query[int](w, "select count(*) from effect"); n != inAll+1 {
 					t.Errorf("%d effects, want %d", n, inAll+1)
 				}

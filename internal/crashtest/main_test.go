@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"flag"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
@@ -18,9 +18,7 @@ var (
 
 // TestMain is also the main of the children: a test starts the program that it runs in.
 func TestMain(m *testing.M) {
-	if text := os.Getenv(envOrders); text != "" {
-		os.Exit(childMain(text))
-	}
+	childtest.Main(envOrders, childMain)
 	serverstest.ParallelTests()
 	serverstest.Main(m)
 }
@@ -28,14 +26,7 @@ func TestMain(m *testing.M) {
 // randomKills is how often TestKilledAtRandom kills.
 func randomKills(t *testing.T) int {
 	t.Helper()
-	if *kills > 0 {
-		return *kills
-	}
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("EINMAL_CRASH_KILLS"), "25"))
-	if err != nil || n < 1 {
-		t.Fatalf("EINMAL_CRASH_KILLS is no number of kills: %v", err)
-	}
-	return n
+	return childtest.Kills(t, *kills, "EINMAL_CRASH_KILLS", 25)
 }
 
 // churnTime is how long members come and go in TestChurn. What EINMAL_CHURN says is for Apache Kafka: the in-process one, which has to share

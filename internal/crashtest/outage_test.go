@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
@@ -25,7 +26,7 @@ type member struct {
 // newMember makes a consumer, which run starts. Its log is shown if the test fails.
 func newMember(t testing.TB, o orders) *member {
 	t.Helper()
-	var log output
+	var log childtest.Output
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(log.String())

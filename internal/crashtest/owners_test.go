@@ -18,17 +18,17 @@ func TestFrozenOwner(t *testing.T) {
 		o := w.member("first")
 		o.Event, o.Gate, o.Idle = event5, true, 12*time.Second // in which the successor must have come, on a slow machine too
 		first := start(t, o)
-		first.await(sayGate)
-		first.signal(syscall.SIGSTOP)
+		first.Await(sayGate)
+		first.Signal(syscall.SIGSTOP)
 		second := start(t, w.member("second"))
 		w.awaitLock(second)
 		w.awaitAll()
-		first.signal(syscall.SIGCONT)
-		first.tell(hearGo)
-		first.stop()
-		second.stop()
+		first.Signal(syscall.SIGCONT)
+		first.Tell(hearGo)
+		first.Stop()
+		second.Stop()
 		w.wantOnce()
-		if by := w.by(); by != second.name {
+		if by := w.by(); by != second.Name {
 			t.Errorf("the effect is by %q, want the successor's", by)
 		}
 	})
@@ -44,21 +44,21 @@ func TestTwoOwners(t *testing.T) {
 		o, successor := w.member("first"), w.member("second")
 		o.Event, o.Gate, o.Rebalance, successor.Rebalance = event5, true, 2*time.Second, 2*time.Second
 		first := start(t, o)
-		first.await(sayGate)
-		first.tell(hearFreeze)
+		first.Await(sayGate)
+		first.Tell(hearFreeze)
 		second := start(t, successor)
 		w.awaitLock(second)
-		first.tell(hearGo)
+		first.Tell(hearGo)
 		w.awaitAll()
-		if by := w.by(); by != first.name {
+		if by := w.by(); by != first.Name {
 			t.Errorf("the effect is by %q, want the first one's", by)
 		}
 		if n := w.duplicates(event5); n == 0 {
 			t.Error("no repetition was recognised")
 		}
-		first.tell(hearHeal)
-		first.stop()
-		second.stop()
+		first.Tell(hearHeal)
+		first.Stop()
+		second.Stop()
 		w.wantOnce()
 	})
 }
@@ -66,7 +66,7 @@ func TestTwoOwners(t *testing.T) {
 // awaitLock waits until the process waits for a lock of another one.
 func (w *world) awaitLock(p *process) {
 	w.t.Helper()
-	eventually(w.t, p.name+" waits for a lock", func() bool {
-		return query[int](w, `select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`, p.name) > 0
+	eventually(w.t, p.Name+" waits for a lock", func() bool {
+		return query[int](w, `select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`, p.Name) > 0
 	})
 }

@@ -28,7 +28,7 @@ func TestKilledAtRandom(t *testing.T) {
 		c.feed()
 		c.awaitAll()
 		for _, p := range c.workers {
-			p.stop()
+			p.Stop()
 		}
 		c.wantOnce()
 		t.Logf("%d kills of %d processes, %d events, %d repetitions recognised", c.killed, c.started, len(c.ids),
@@ -85,19 +85,19 @@ func (c *chaos) deed(i int) {
 	p := c.workers[i]
 	switch rand.IntN(10) {
 	case 0:
-		p.stop()
+		p.Stop()
 	case 1:
-		p.await(sayUp)
-		p.signal(syscall.SIGSTOP)
+		p.Await(sayUp)
+		p.Signal(syscall.SIGSTOP)
 		c.pass(time.Second)
-		p.signal(syscall.SIGCONT)
+		p.Signal(syscall.SIGCONT)
 		return
 	default:
 		c.awaitMoment(p)
-		if p.ended() {
-			c.t.Fatalf("%s ended by itself: %v", p.name, p.cmd.ProcessState)
+		if p.Ended() {
+			c.t.Fatalf("%s ended by itself: %v", p.Name, p.Cmd.ProcessState)
 		}
-		p.kill()
+		p.Kill()
 		c.killed++
 	}
 	c.check()
@@ -111,7 +111,7 @@ func (c *chaos) awaitMoment(p *process) {
 	case 0:
 		c.pass(50 * time.Millisecond)
 	case 1:
-		p.await(sayUp)
+		p.Await(sayUp)
 		c.pass(800 * time.Millisecond)
 	default:
 		before := query[int](c.world, `select count(*) from effect`)

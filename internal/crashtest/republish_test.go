@@ -69,18 +69,18 @@ func TestRepublishKilledAt(t *testing.T) {
 			o := w.member("first")
 			o.Republish, o.Step = true, s.step
 			first := start(t, o)
-			first.await(sayAt + string(s.step))
-			first.tell(hearDie)
-			first.awaitKilled()
-			w.awaitNoSession(first.name)
+			first.Await(sayAt + string(s.step))
+			first.Tell(hearDie)
+			first.AwaitKilled()
+			w.awaitNoSession(first.Name)
 			w.wantRepublished(s.done, dead-s.done)
 			for _, name := range []string{"second", "third"} {
 				o := w.member(name)
 				o.Republish = true
 				next := start(t, o)
-				next.awaitEnd()
-				if !next.cmd.ProcessState.Success() {
-					t.Errorf("the %s ended with %v", name, next.cmd.ProcessState)
+				next.AwaitEnd()
+				if !next.Cmd.ProcessState.Success() {
+					t.Errorf("the %s ended with %v", name, next.Cmd.ProcessState)
 				}
 				w.wantRepublished(dead, 0)
 			}

@@ -78,10 +78,10 @@ func TestKilledInTheDrain(t *testing.T) {
 				o := w.struckAt(s.step)
 				o.Gate = true
 				first := start(t, o)
-				first.await(sayGate)
-				first.signal(syscall.SIGTERM)
-				first.await(sayEnding)
-				first.tell(hearGo)
+				first.Await(sayGate)
+				first.Signal(syscall.SIGTERM)
+				first.Await(sayEnding)
+				first.Tell(hearGo)
 				w.awaitStrike(first, s.step, s.tx)
 				w.goOn(first, s.step, s.done)
 			})
@@ -105,10 +105,10 @@ func TestKilledInARebalance(t *testing.T) {
 				o.Gate = true
 				o.Rebalance, second.Rebalance = 1500*time.Millisecond, 1500*time.Millisecond
 				first := start(t, o)
-				first.await(sayGate)
+				first.Await(sayGate)
 				successor := start(t, second)
 				w.awaitState(preparing)
-				first.tell(hearGo)
+				first.Tell(hearGo)
 				w.awaitStrike(first, s.step, s.tx)
 				w.finish(first, successor, s.step, s.done)
 			})
@@ -126,13 +126,13 @@ func (w *world) struckAt(s step) orders {
 // awaitStrike waits until the process is at its step, looks around, and has it die.
 func (w *world) awaitStrike(p *process, s step, want transaction) {
 	w.t.Helper()
-	p.await(sayAt + string(s))
+	p.Await(sayAt + string(s))
 	if want != unseen {
-		eventually(w.t, "the transaction is "+string(want), func() bool { return want == whatever || w.transaction(p.name) == want })
+		eventually(w.t, "the transaction is "+string(want), func() bool { return want == whatever || w.transaction(p.Name) == want })
 		w.look()
-		p.tell(hearDie)
+		p.Tell(hearDie)
 	}
-	p.awaitKilled()
+	p.AwaitKilled()
 }
 
 // look gives commits of a mark that was made too early the time to come, and to be seen.
@@ -154,7 +154,7 @@ func (w *world) transaction(name string) transaction {
 // goOn has a second process finish what the first one began.
 func (w *world) goOn(first *process, s step, done bool) {
 	w.t.Helper()
-	w.awaitNoSession(first.name)
+	w.awaitNoSession(first.Name)
 	w.wantAfterDeath(s, done)
 	w.finish(first, start(w.t, w.member("second")), s, done)
 }
@@ -174,11 +174,11 @@ func (w *world) wantAfterDeath(s step, done bool) {
 func (w *world) finish(first, second *process, s step, done bool) {
 	w.t.Helper()
 	w.awaitAll()
-	second.stop()
+	second.Stop()
 	w.wantOnce()
-	by, want := w.by(), second.name
+	by, want := w.by(), second.Name
 	if done {
-		want = first.name
+		want = first.Name
 	}
 	if by != want {
 		w.t.Errorf("killed %s: the effect is by %q, want %q", s, by, want)
@@ -212,7 +212,7 @@ func TestKilledBehindOthers(t *testing.T) {
 				o := w.struckAt(s.step)
 				o.Order = consumer.Unordered
 				first := start(t, o)
-				first.await(sayAt + string(s.step))
+				first.Await(sayAt + string(s.step))
 				eventually(t, "all others have taken effect", func() bool {
 					return query[int](w, `select count(*) from effect where event <> $1`, event5) == inAll-1
 				})
@@ -233,8 +233,8 @@ func TestHandlerExits(t *testing.T) {
 		w := newWorld(t, b, 1)
 		w.produceMany(inAll)
 		first := start(t, w.struckAt(exiting))
-		first.awaitEnd()
-		if code := first.cmd.ProcessState.ExitCode(); code != exitStatus {
+		first.AwaitEnd()
+		if code := first.Cmd.ProcessState.ExitCode(); code != exitStatus {
 			t.Fatalf("exit status %d, want %d", code, exitStatus)
 		}
 		w.goOn(first, exiting, false)

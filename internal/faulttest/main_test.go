@@ -85,6 +85,10 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
+	if err := serverstest.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the databases:", err)
+		code = max(code, 1)
+	}
 	os.Exit(serverstest.Leaks(code))
 }
 

@@ -2,18 +2,16 @@ package outboxtest_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
+	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
 )
@@ -32,27 +30,28 @@ type orders struct {
 	Workers  int
 }
 
-const sayUp = "up"
-
 // childMain runs a relay until SIGTERM, until it strikes itself, or until its standard input ends: it does not outlive its parent.
-func childMain(text string) (status int) {
-	var o orders
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+func childMain(ctx context.Context, o orders) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	fmt.Fprintln(os.Stdout, sayUp)
-	if err := o.run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	return o.run(ctx)
+}
+
+// process is a child as its parent sees it.
+type process = childtest.Process
+
+func start(t testing.TB, o orders) *process {
+	t.Helper()
+	return childtest.Start(t, envOrders, o.Name, o)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return 0
 }
 
 func (o *orders) run(ctx context.Context) error {

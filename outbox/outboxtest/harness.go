@@ -153,11 +153,14 @@ func (b *bench) records(topic string) (list []*sarama.ConsumerMessage) {
 	return list
 }
 
-// Records returns what is in a topic now, by partition and offset.
-func Records(brokers []string, topic string) (list []*sarama.ConsumerMessage, err error) {
+// Records returns what is in a topic now, by partition and offset. edit is for clusters that ask for TLS or SASL.
+func Records(brokers []string, topic string, edit ...func(*sarama.Config)) (list []*sarama.ConsumerMessage, err error) {
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V3_6_0_0
 	cfg.Consumer.MaxWaitTime = 50 * time.Millisecond
+	for _, f := range edit {
+		f(cfg)
+	}
 	client, err := sarama.NewClient(brokers, cfg)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/outbox"
 )
@@ -25,11 +26,11 @@ func TestKilledAt(t *testing.T) {
 					w.write(300)
 					o := w.relay()
 					o.Step = s
-					start(t, o).awaitKilled()
+					start(t, o).AwaitKilled()
 					w.write(100)
 					next := start(t, w.relay())
 					w.awaitClean()
-					next.stop()
+					next.Stop()
 					w.check()
 				})
 			})
@@ -60,7 +61,7 @@ func TestKilledAtRandom(t *testing.T) {
 				writers.Wait()
 				c.awaitClean()
 				for _, p := range c.relays {
-					p.stop()
+					p.Stop()
 				}
 				repeated := c.check()
 				events := 0
@@ -100,27 +101,27 @@ func (c *chaos) deed(i int) {
 	c.t.Helper()
 	p := c.relays[i]
 	time.Sleep(rand.N(400 * time.Millisecond))
-	if p.ended() {
-		c.t.Errorf("%s ended by itself: %v", p.name, p.cmd.ProcessState)
+	if p.Ended() {
+		c.t.Errorf("%s ended by itself: %v", p.Name, p.Cmd.ProcessState)
 		return
 	}
 	switch n := rand.IntN(10); {
 	case n == 0:
-		p.stop()
+		p.Stop()
 	case n < 4: // one in three freezes outlasts the lease, and the transaction's time-out
-		p.awaitUp()
-		p.signal(syscall.SIGSTOP)
+		p.Await(childtest.Up)
+		p.Signal(syscall.SIGSTOP)
 		c.frozen++
 		if rand.IntN(3) == 0 {
-			time.AfterFunc(leaseTTL+2*time.Second, func() { p.signal(syscall.SIGCONT) })
+			time.AfterFunc(leaseTTL+2*time.Second, func() { p.Signal(syscall.SIGCONT) })
 			c.killOthers(i)
 		} else {
 			time.Sleep(rand.N(time.Second))
-			p.signal(syscall.SIGCONT)
+			p.Signal(syscall.SIGCONT)
 		}
 		return
 	default:
-		p.kill()
+		p.Kill()
 		c.killed++
 	}
 	c.relays[i] = start(c.t, c.relay())
@@ -130,7 +131,7 @@ func (c *chaos) deed(i int) {
 func (c *chaos) killOthers(frozen int) {
 	for i := range c.relays {
 		if i != frozen && rand.IntN(2) == 0 {
-			c.relays[i].kill()
+			c.relays[i].Kill()
 			c.killed++
 			c.relays[i] = start(c.t, c.relay())
 		}

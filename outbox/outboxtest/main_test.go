@@ -1,12 +1,10 @@
 package outboxtest_test
 
 import (
-	"cmp"
 	"flag"
-	"os"
-	"strconv"
 	"testing"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
@@ -14,21 +12,12 @@ var kills = flag.Int("outbox.kills", 0, "random kills in TestKilledAtRandom (def
 
 // TestMain is also the main of the children: a test starts the program that it runs in.
 func TestMain(m *testing.M) {
-	if text := os.Getenv(envOrders); text != "" {
-		os.Exit(childMain(text))
-	}
+	childtest.Main(envOrders, childMain)
 	serverstest.ParallelTests()
 	serverstest.Main(m)
 }
 
 func randomKills(t *testing.T) int {
 	t.Helper()
-	if *kills > 0 {
-		return *kills
-	}
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("EINMAL_OUTBOX_KILLS"), "12"))
-	if err != nil || n < 1 {
-		t.Fatalf("EINMAL_OUTBOX_KILLS is no number of kills: %v", err)
-	}
-	return n
+	return childtest.Kills(t, *kills, "EINMAL_OUTBOX_KILLS", 12)
 }

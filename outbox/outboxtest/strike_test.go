@@ -92,13 +92,14 @@ type tx struct {
 }
 
 func (t *tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	if strings.Contains(sql, "delete from") && strings.Contains(sql, "any($1") {
-		t.at(atBeforeDelete)
-		t.unsent, t.sent, t.done = atDeleted, atDeleteSent, atDeleteDone
-	}
-	if mark := strings.HasPrefix(sql, "with m as") && strings.Contains(sql, "delete from"); mark {
+	switch {
+	case !strings.Contains(sql, "delete from") || !strings.Contains(sql, "any($1"):
+	case strings.Contains(sql, "claim_epoch"):
 		t.at(atBeforeMark)
 		t.unsent, t.sent, t.done = atMarked, atMarkSent, atMarkDone
+	default:
+		t.at(atBeforeDelete)
+		t.unsent, t.sent, t.done = atDeleted, atDeleteSent, atDeleteDone
 	}
 	n, err := t.Tx.Exec(ctx, sql, args...)
 	if strings.Contains(sql, "o.claims >=") {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/outboxtest"
@@ -115,7 +116,7 @@ func (w *world) rows() int { return w.value("select count(*) from outbox_event")
 // awaitClean waits until the table is empty.
 func (w *world) awaitClean() {
 	w.t.Helper()
-	eventually(w.t, "the table is clean", func() bool { return w.rows() == 0 })
+	childtest.Eventually(w.t, "the table is clean", func() bool { return w.rows() == 0 })
 }
 
 // check looks at the topic: every committed event at least once, none that was rolled back, and the first copies of each key in order.

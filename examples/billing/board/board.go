@@ -10,6 +10,7 @@ import (
 // Board is what a process shows.
 type Board struct {
 	Process  string  `json:"process"`
+	Link     string  `json:"-"`                   // to its own page, if there is one
 	NotReady string  `json:"not_ready,omitempty"` // why, empty if it is ready
 	Tables   []Table `json:"tables"`
 }
@@ -49,7 +50,7 @@ th, td { text-align: left; padding: .1em 1.2em .1em 0; border-bottom: 1px solid 
 <body>
 <h1>{{.Title}}</h1>
 {{range .Boards}}
-<h2>{{.Process}} {{if .NotReady}}<span class="not">not ready: {{.NotReady}}</span>{{else}}<span class="ready">ready</span>{{end}}</h2>
+<h2>{{if .Link}}<a href="{{.Link}}">{{.Process}}</a>{{else}}{{.Process}}{{end}} {{if .NotReady}}<span class="not">not ready: {{.NotReady}}</span>{{else}}<span class="ready">ready</span>{{end}}</h2>
 {{range .Tables}}
 <table>
 <caption>{{.Title}}</caption>

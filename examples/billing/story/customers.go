@@ -40,8 +40,8 @@ type customers struct {
 	replayed  atomic.Int64  // answers that had been given before
 }
 
-// orderAll returns when each request has been answered as often as its customer wants. In a story that is shown they go on until until
-// is done.
+// orderAll returns when each request has been answered as often as its customer wants. In a story that is shown they go on for as
+// long as until is not done.
 func (c *customers) orderAll(ctx, until context.Context) error {
 	connections := &http.Transport{MaxIdleConnsPerHost: 2 * customerCount}
 	defer connections.CloseIdleConnections()

@@ -82,7 +82,7 @@ func (s *Story) boards(ctx context.Context) []board.Board {
 			if list[i], err = ask(ctx, s.ops[r.name].addr); err != nil {
 				list[i].NotReady = "no answer: it is being replaced"
 			}
-			list[i].Process = r.name
+			list[i].Process, list[i].Link = r.name, "http://"+s.ops[r.name].addr
 		}()
 	}
 	for range s.cast {
@@ -92,7 +92,7 @@ func (s *Story) boards(ctx context.Context) []board.Board {
 }
 
 func ask(ctx context.Context, addr string) (b board.Board, err error) {
-	err = get(ctx, addr, "/status", func(answer *http.Response) error { return json.NewDecoder(answer.Body).Decode(&b) })
+	err = get(ctx, addr, "/board", func(answer *http.Response) error { return json.NewDecoder(answer.Body).Decode(&b) })
 	return b, err
 }
 

@@ -3,7 +3,6 @@
 package story
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,39 +179,6 @@ func (s *Story) live(ctx, until context.Context) error {
 	return s.drainAll(ctx)
 }
 
-// trouble lives through the plan, or in a story that is shown through one after the other until until is done.
-func (s *Story) trouble(ctx, until context.Context) error {
-	if s.Serve != "" {
-		return s.endlessTrouble(ctx, until)
-	}
-	for _, step := range s.plan {
-		if err := s.await(ctx, step); err != nil {
-			return err
-		}
-		if err := s.do(ctx, step); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// endlessTrouble does something every few seconds.
-func (s *Story) endlessTrouble(ctx, until context.Context) error {
-	rng := s.random()
-	for {
-		for _, step := range makePlan(1, len(s.cast), s.cast, rng) {
-			next := time.Now().Add(time.Duration(2+rng.IntN(5)) * time.Second)
-			err := poll(ctx, func() (bool, error) { return time.Now().After(next) || until.Err() != nil, s.surprise() })
-			if err != nil || until.Err() != nil {
-				return err
-			}
-			if err := s.do(ctx, step); err != nil {
-				return err
-			}
-		}
-	}
-}
-
 // beginning starts what runs beside the story.
 func (s *Story) beginning(ctx context.Context, background *sync.WaitGroup) {
 	s.began = time.Now()
@@ -238,15 +204,6 @@ func (s *Story) watchDeliveries(ctx context.Context) {
 		}
 		return false, nil
 	})
-}
-
-// await waits until it is time for the step.
-func (s *Story) await(ctx context.Context, step step) error {
-	err := poll(ctx, func() (bool, error) { return s.delivered.Load() >= int64(step.orders), s.surprise() })
-	if err != nil {
-		return err
-	}
-	return pause(ctx, step.after)
 }
 
 func (s *Story) awaitCustomers(ctx context.Context, ordered <-chan error) error {
@@ -290,95 +247,6 @@ func (s *Story) awaitOutbox(ctx context.Context, service string) error {
 			return n == 0, errors.Join(err, s.surprise())
 		})
 	})
-}
-
-// surprise is an error when a process has ended by itself.
-func (s *Story) surprise() error {
-	for _, p := range s.processes {
-		if p != nil && p.ended() {
-			return errors.New(p.end())
-		}
-	}
-	return nil
-}
-
-// do does what the step says, and puts a new process in the place of the old one.
-func (s *Story) do(ctx context.Context, step step) (err error) {
-	i := step.process
-	switch step.deed {
-	case kill:
-		s.processes[i].kill()
-		err = s.killed(s.processes[i])
-	case killAfterCommit:
-		if i, err = s.busy(ctx, i); err != nil {
-			return err
-		}
-		s.processes[i].tell(dieAfterCommit)
-		if !s.processes[i].endsWithin(cmp.Or(s.Armed, armedTimeout)) {
-			s.processes[i].kill() // it has nothing more to commit
-		}
-		err = s.killed(s.processes[i])
-	case terminate:
-		err = s.drain(ctx, i)
-	}
-	if err != nil {
-		return err
-	}
-	return s.start(i)
-}
-
-// busy returns the process of i's service with the latest delivery, or else i: one without work would wait long for a COMMIT to die
-// after.
-func (s *Story) busy(ctx context.Context, i int) (int, error) {
-	var latest string
-	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT process FROM delivery WHERE process LIKE $1 ORDER BY id DESC LIMIT 1), '')`,
-		s.cast[i].service+"%").Scan(&latest)
-	if at := slices.IndexFunc(s.processes, func(p *process) bool { return p.name == latest }); at >= 0 {
-		i = at
-	}
-	return i, err
-}
-
-// killed counts the end of a process by SIGKILL, and says where it was.
-func (s *Story) killed(p *process) error {
-	if !p.killed() {
-		return errors.New(p.end())
-	}
-	s.dead.Add(1)
-	how := "SIGKILL"
-	if place := p.place(); place != "" {
-		how += " " + place
-	}
-	s.say("%s: %s, when %s orders were delivered", p.name, how, thousands(s.delivered.Load()))
-	return nil
-}
-
-// drain sends SIGTERM, after which a process finishes what it has begun, and exits with 0.
-func (s *Story) drain(ctx context.Context, i int) error {
-	p := s.processes[i]
-	if err := poll(ctx, func() (bool, error) { return p.isUp(), s.surprise() }); err != nil {
-		return err
-	}
-	began := time.Now()
-	p.signal(syscall.SIGTERM)
-	if !p.endsWithin(drainTimeout) {
-		return fmt.Errorf("%s has not drained within %v after SIGTERM", p.name, drainTimeout)
-	}
-	if !p.cmd.ProcessState.Success() {
-		return fmt.Errorf("after SIGTERM, %s", p.end())
-	}
-	s.say("%s: SIGTERM, drained in %.1f s, exit code 0", p.name, time.Since(began).Seconds())
-	return nil
-}
-
-func (s *Story) drainAll(ctx context.Context) error {
-	for i := range s.processes {
-		if err := s.drain(ctx, i); err != nil {
-			return err
-		}
-		s.processes[i] = nil
-	}
-	return nil
 }
 
 // cleanUp leaves no process behind, and no topic. Those that still run, because the story failed or was interrupted, are asked before

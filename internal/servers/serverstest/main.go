@@ -22,12 +22,16 @@ import (
 // over, and exits.
 func Main(m *testing.M) {
 	code := m.Run()
-	if err := errors.Join(pooler.close(), version17.close(), shared.close()); err != nil {
+	if err := Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the databases:", err)
 		code = max(code, 1)
 	}
 	os.Exit(Leaks(code))
 }
+
+// Stop stops the databases that were started for this test binary. Main calls it; a TestMain that has servers of its own to stop, and so cannot use
+// Main, must. No test may run any more.
+func Stop() error { return errors.Join(pooler.close(), version17.close(), shared.close()) }
 
 // Leaks is the exit status of tests that ended with code: 1 if they passed and left a goroutine behind that does not end soon. Those of
 // tests that failed say nothing. sarama's metrics ticker is the one goroutine that may stay: it belongs to its library's life and cannot
