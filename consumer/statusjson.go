@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/sqlstate"
 )
 
 // Problem is NotReady, for package status.
@@ -138,11 +140,8 @@ func errorKind(err error) string {
 	if _, ok := errors.AsType[*Panic](err); ok {
 		return "panic"
 	}
-	if state, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err); ok {
-		return state.SQLState()
+	if code := sqlstate.Of(err); code != "" {
+		return code
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "timeout"

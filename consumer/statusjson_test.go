@@ -16,6 +16,13 @@ type sqlError struct{}
 func (sqlError) Error() string    { return "planted" }
 func (sqlError) SQLState() string { return "23505" }
 
+// fieldError is one of bun's pgdriver.
+type fieldError struct{}
+
+func (fieldError) Error() string { return "planted" }
+
+func (fieldError) Field(k byte) string { return map[byte]string{'C': "40001"}[k] }
+
 // The names of the fields are a promise: docs/status.md lists them, and einmal status reads them.
 func TestStatusJSON(t *testing.T) {
 	t.Parallel()
@@ -78,6 +85,7 @@ func TestErrorKind(t *testing.T) {
 		"":                    nil,
 		"panic":               Permanent(&Panic{Value: "planted"}),
 		"23505":               &GaveUp{Attempts: 3, Err: sqlError{}},
+		"40001":               fmt.Errorf("planted: %w", fieldError{}),
 		"timeout":             fmt.Errorf("planted: %w", context.DeadlineExceeded),
 		"no_event_id":         fmt.Errorf("planted: %w", ErrNoEventID),
 		"*errors.errorString": RetryAfter(1, fmt.Errorf("planted: %w", errors.New("planted"))),

@@ -11,6 +11,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/sqlstate"
 )
 
 // outcome is what became of one attempt, in the words that log lines and spans share.
@@ -96,9 +97,8 @@ func errorType(err error) string {
 	if _, ok := errors.AsType[*consumer.Panic](err); ok {
 		return "panic"
 	}
-	var sql interface{ SQLState() string }
-	if errors.As(err, &sql) && len(sql.SQLState()) == 5 {
-		return sql.SQLState()
+	if code := sqlstate.Of(err); len(code) == 5 {
+		return code
 	}
 	for _, t := range errorTypes {
 		if errors.Is(err, t.err) {
