@@ -45,6 +45,9 @@ func (f *fixture) relay(b *serverstest.Broker) {
 	run(f.t, "the relay", r.Run)
 }
 
+// allSent reports whether the relay has got as far as what consumers may have seen before.
+func (f *fixture) allSent() bool { return f.count("select count(*) from outbox_event") == 0 }
+
 // consume runs a consumer.
 func (f *fixture) consume(b *serverstest.Broker, group string, topics map[string]consumer.Topic) {
 	f.t.Helper()
@@ -109,6 +112,7 @@ func TestDeadAndBack(t *testing.T) {
 		eventually(t, "the dead letter has come to its topic, the others have taken effect", func() bool {
 			return f.count("select count(*) from effect where event in ('e1', 'dead e2', 'e3')") == 3
 		})
+		eventually(t, "the relay has deleted what it sent", f.allSent)
 		f.want(1, 4, 0)
 
 		repaired.Store(true)
@@ -123,6 +127,7 @@ func TestDeadAndBack(t *testing.T) {
 		if n := f.count("select count(*) from effect"); n != 5 {
 			t.Errorf("%d effects, want 5", n)
 		}
+		eventually(t, "the relay has deleted what it sent", f.allSent)
 		f.want(0, 5, 0)
 	})
 }

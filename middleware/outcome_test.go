@@ -30,6 +30,12 @@ type wrapper struct{ error }
 
 func (w wrapper) Unwrap() error { return w.error }
 
+// pgdriverError is one of bun's pgdriver.
+type pgdriverError struct{}
+
+func (pgdriverError) Error() string       { return "s3cret" }
+func (pgdriverError) Field(k byte) string { return map[byte]string{'C': "40001", 'M': "s3cret"}[k] }
+
 // error.type is a class of few words, never a text.
 func TestErrorType(t *testing.T) {
 	t.Parallel()
@@ -48,6 +54,7 @@ func TestErrorType(t *testing.T) {
 		{syntax, "*consumer.DecodeError"},
 		{fmt.Errorf("insert: %w", &pgconn.PgError{Code: "40P01", Message: "s3cret"}), "40P01"},
 		{fmt.Errorf("%w: %w", dedupstore.ErrOutcomeUnknown, &pgconn.PgError{Code: "57P01"}), "57P01"},
+		{fmt.Errorf("insert: %w", pgdriverError{}), "40001"},
 		{&pgconn.PgError{}, "*pgconn.PgError"},
 		{consumer.Permanent(fmt.Errorf("%w: header", consumer.ErrNoEventID)), "no_event_id"},
 		{consumer.Permanent(dedupstore.Key{}.Validate()), "invalid_key"},
