@@ -502,3 +502,26 @@ func TestHeadersOfMiddlewares(t *testing.T) {
 	want(s.send(http.MethodPost, "/fails", "other", "{}"), both, "", "outer")
 	want(s.do(func(*http.Request) {}, http.MethodPost, "/", nil), both, "", "outer")
 }
+
+// What a header must not have, a file name of a user's for example, keeps no answer from being replayed: its effect has happened.
+func TestHeaderThatIsNotLegal(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Disposition", "attachment; filename=a\x01\x00\r\n\x7fb\xe9.pdf")
+		w.WriteHeader(http.StatusCreated)
+		return write(ctx, tx)
+	}, idempotency.HandlerConfig{})
+	for i := range 3 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: key\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		text, err := io.ReadAll(conn) // Go's client would refuse the first one
+		_ = conn.Close()
+		if !strings.HasPrefix(string(text), "HTTP/1.1 201 ") || i > 0 && !strings.Contains(string(text), "\r\nContent-Disposition: attachment; filename=a     b\xe9.pdf\r\n") {
+			t.Errorf("answer %d: %q, %v", i, text, err)
+		}
+	}
+	s.wantEffects(1)
+}
