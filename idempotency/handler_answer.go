@@ -32,6 +32,11 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, 
 			h.log(r, "the handler failed, and was rolled back", said.err)
 		}
 		send(w, r, &said.answer, false)
+	case errors.Is(err, dedupstore.ErrTxEnded):
+		h.log(r, "the handler ended its transaction", err)
+		failed := h.failed()
+		failed.Detail = "it is not known whether something has happened"
+		failed.write(w)
 	case class == dedupstore.Unclassified, class == dedupstore.Permanent:
 		h.log(r, "the handler failed, and was rolled back", err)
 		h.failed().write(w)

@@ -42,6 +42,28 @@ func TestPastTheLock(t *testing.T) {
 	}
 }
 
+// A function that ends the transaction by SQL of its own is told so, and no answer is kept for what may have been rolled back.
+func TestTransactionEndedBySQL(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		h := harness(t, mode)
+		for _, text := range []string{"commit", "rollback", "commit and chain", "rollback and chain"} {
+			for _, drop := range []bool{false, true} {
+				req := idempotency.Request{Key: fmt.Sprint(text, drop), Keep: time.Hour}
+				for range 2 {
+					_, replayed, err := h.Store.Once(t.Context(), req, func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
+						_, err := tx.Exec(ctx, text)
+						return idempotency.Answer{Status: 200, DropWrites: drop}, err
+					})
+					if replayed || !errors.Is(err, dedupstore.ErrTxEnded) {
+						t.Errorf("%v, %s, %v: replayed %v, %v", mode, text, drop, replayed, err)
+					}
+				}
+			}
+		}
+	}
+}
+
 // The COMMIT of the first request may have been cut short while it waited for a synchronous replica: a replay waits too, so that it
 // confirms nothing that a failover loses.
 func TestReplayWaitsForTheReplica(t *testing.T) {
