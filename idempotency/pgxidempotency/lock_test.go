@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,20 @@ func TestTransactionEndedBySQL(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+func TestRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	h := harness(t, pgx.QueryExecModeCacheStatement)
+	for _, drop := range []bool{false, true} {
+		_, _, err := h.Store.Once(t.Context(), idempotency.Request{Key: "key", Keep: time.Hour}, func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
+			_, err := tx.Query(ctx, "select generate_series(1, 10000)") //nolint:sqlclosecheck // that is the mistake
+			return idempotency.Answer{Status: 200, DropWrites: drop}, err
+		})
+		if err == nil || !strings.Contains(err.Error(), "rows or a batch of its were open: close them") {
+			t.Errorf("drop %v: %v", drop, err)
 		}
 	}
 }
