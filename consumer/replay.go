@@ -78,6 +78,7 @@ type ReplayCounts struct {
 	Processed  int64 // took effect now
 	Duplicates int64 // had taken effect before
 	Dead       int64 // were written as dead letters now
+	HandedOn   int64 // failed, and were handed on now, to a retry topic for example; what had been handed on before has Failed
 	Skipped    int64 // among Processed: middleware.Filter has said that they are not for this consumer
 	Failed     int64
 	WithoutID  int64 // not delivered: nothing would tell that they have had their effect

@@ -27,6 +27,8 @@ func (r *replay) message(ctx context.Context, rec *sarama.ConsumerMessage) error
 		return err
 	case a.Err != nil:
 		return r.failed(msg, a.Err)
+	case a.Message.Result.HandedOn != nil && a.Message.Result.Duplicate:
+		return r.failed(msg, fmt.Errorf("it was handed on before, and is not handed on again: %w", a.Message.Result.HandedOn))
 	}
 	r.count(func(c *ReplayCounts) { c.took(a.Message.Result) })
 	return nil
@@ -107,6 +109,8 @@ func (c *ReplayCounts) took(res Result) {
 	switch {
 	case res.Dead:
 		c.Dead++
+	case res.HandedOn != nil:
+		c.HandedOn++
 	case res.Duplicate:
 		c.Duplicates++
 	default:

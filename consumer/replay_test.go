@@ -396,3 +396,37 @@ func TestReplayOfATopicThatIsNotThere(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What a chain hands on has not taken effect. What it had handed on before is not handed on again: nothing brings it back, so it has failed.
+func TestReplayOfWhatIsHandedOn(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic, group := b.Topic(t, 1), serverstest.Group(t)
+	b.Produce(t, records(topic, 1, 3)...)
+	store, sent := memstore.New(), 0
+	cfg := config(b, group, topic, nil)
+	cfg.Topics = map[string]consumer.Topic{topic: {
+		Middleware: []consumer.Middleware{
+			middleware.HandOn(store, "1m", func(context.Context, *memstore.Tx, *consumer.Message) error { sent++; return nil }, nil),
+			middleware.Retry(1, nil),
+		},
+		Handler: middleware.Dedup(store, func(_ context.Context, _ *memstore.Tx, msg *consumer.Message) error {
+			if msg.Offset == 1 {
+				return errors.New("never")
+			}
+			return nil
+		}, nil),
+	}}
+	if got := replay(t, cfg, whole(topic)).ReplayCounts; got != (consumer.ReplayCounts{Read: 3, Processed: 2, HandedOn: 1}) || sent != 1 {
+		t.Errorf("%+v, %d sent", got, sent)
+	}
+	rc := whole(topic)
+	report, err := consumer.Replay(t.Context(), cfg, rc)
+	if stopped := (*consumer.StopError)(nil); !errors.As(err, &stopped) || stopped.Offset != 1 || sent != 1 || !strings.Contains(err.Error(), "never") {
+		t.Errorf("%+v, %v, %d sent", report, err, sent)
+	}
+	rc.OnFailure = consumer.CountFailures
+	if got := replay(t, cfg, rc).ReplayCounts; got != (consumer.ReplayCounts{Read: 3, Duplicates: 2, Failed: 1}) || sent != 1 {
+		t.Errorf("%+v, %d sent", got, sent)
+	}
+}

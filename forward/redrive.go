@@ -124,7 +124,7 @@ func (r *republisher[Tx]) publish(ctx context.Context, tx Tx, msg *consumer.Mess
 func (r *republisher[Tx]) known(rec *deadletter.Record, again *consumer.Message) error {
 	again.Partition, again.Offset = -1, -1 // where it will stand is not known
 	id, err := r.eventID(again)
-	if own, ok := again.Header(RetryEventHeader); ok {
+	if own, ok := again.Header(RetryEventHeader); ok && (err != nil || id != rec.Event) { // in a topic of dead letters it has no meaning
 		id, err = string(own), nil
 	}
 	switch {

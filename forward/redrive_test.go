@@ -137,6 +137,7 @@ func TestWhatIsPublishable(t *testing.T) {
 		"without an id in JSON": {consumer.Message{Value: []byte("{}")}, deadletter.KindNoEventID, json, "deadletter.Redrive", ""},
 		"an id that is no text": {consumer.Message{Headers: h("event-id", "\xff")}, deadletter.KindNoEventID, nil, "encode binary ids", ""},
 		"a nameless header":     {consumer.Message{EventID: "e1", Headers: h("event-id", "e1", "", "x")}, deadletter.KindGaveUp, nil, "has no name", ""},
+		"a dead one of a retry": {consumer.Message{EventID: "d1", Headers: h("event-id", "d1", forward.RetryEventHeader, "e1")}, deadletter.KindGaveUp, nil, "", "d1"},
 		"from a retry topic":    {consumer.Message{EventID: "s e1", Headers: h("event-id", "e1", forward.RetryEventHeader, "s e1")}, deadletter.KindGaveUp, nil, "", "e1"},
 	} {
 		t.Run(name, func(t *testing.T) {

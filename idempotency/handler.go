@@ -25,8 +25,9 @@ import (
 //	a panic, or ctx is done               nothing is kept
 //
 // ctx ends when the client goes away. w keeps the answer in memory until the transaction is committed: it cannot be flushed, hijacked or
-// unwrapped, informational answers (1xx) and trailers are dropped. r has a body that is in memory, too. Calls of other services that
-// the transaction cannot take back belong behind the outbox, or carry a key that is derived from this one's.
+// unwrapped, informational answers (1xx) and trailers are dropped. Its header begins with what middlewares outside have set. r has a body
+// that is in memory, too. Calls of other services that the transaction cannot take back belong behind the outbox, or carry a key that is
+// derived from this one's.
 type TxHandler[Tx any] func(ctx context.Context, tx Tx, w http.ResponseWriter, r *http.Request) error
 
 // ErrNotStored is returned by a TxHandler whose answer must not be kept, although its status would be: what it wrote is rolled back, the
@@ -94,10 +95,10 @@ func (h *Handler[Tx]) serve(w http.ResponseWriter, r *http.Request) Outcome {
 	var replayed bool
 	var err error
 	if key == "" {
-		answer, err = h.plain(r, body)
+		answer, err = h.plain(w, r, body)
 	} else {
 		req := Request{Scope: scope, Key: key, Fingerprint: fingerprintOf(r, body), Keep: h.cfg.Keep}
-		answer, replayed, err = h.once(r, req, body)
+		answer, replayed, err = h.once(w, r, req, body)
 	}
 	outcome := h.answer(w, r, &answer, replayed, err)
 	if key == "" && (outcome == OutcomeFirst || outcome == OutcomeNotStored) {
@@ -166,10 +167,10 @@ func (h *Handler[Tx]) body(w http.ResponseWriter, r *http.Request) ([]byte, *pro
 }
 
 // once runs the request, or finds its answer. The first client gets all of the header, and the store what is for others.
-func (h *Handler[Tx]) once(r *http.Request, req Request, body []byte) (answer Answer, replayed bool, err error) {
+func (h *Handler[Tx]) once(w http.ResponseWriter, r *http.Request, req Request, body []byte) (answer Answer, replayed bool, err error) {
 	var all http.Header
 	answer, replayed, err = h.store.Once(r.Context(), req, func(ctx context.Context, tx Tx) (Answer, error) {
-		answer, err := h.run(ctx, tx, r, body)
+		answer, err := h.run(ctx, tx, w.Header(), r, body)
 		all, answer.Header = answer.Header, stored(answer.Header, h.cfg.ReplayHeaders)
 		return answer, err
 	})
@@ -180,10 +181,10 @@ func (h *Handler[Tx]) once(r *http.Request, req Request, body []byte) (answer An
 }
 
 // plain runs what has no key.
-func (h *Handler[Tx]) plain(r *http.Request, body []byte) (answer Answer, err error) {
+func (h *Handler[Tx]) plain(w http.ResponseWriter, r *http.Request, body []byte) (answer Answer, err error) {
 	err = h.store.InTx(r.Context(), func(ctx context.Context, tx Tx) error {
 		var err error
-		if answer, err = h.run(ctx, tx, r, body); err == nil && answer.DropWrites {
+		if answer, err = h.run(ctx, tx, w.Header(), r, body); err == nil && answer.DropWrites {
 			return &unstored{answer, nil}
 		}
 		return err
@@ -206,11 +207,11 @@ func (e *unstored) Error() string {
 
 func (e *unstored) Unwrap() error { return e.err }
 
-// run calls the handler.
-func (h *Handler[Tx]) run(ctx context.Context, tx Tx, r *http.Request, body []byte) (Answer, error) {
+// run calls the handler, which finds the header as what stands outside has left it.
+func (h *Handler[Tx]) run(ctx context.Context, tx Tx, outer http.Header, r *http.Request, body []byte) (Answer, error) {
 	r = r.WithContext(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
-	w := newRecorder(h.cfg.MaxAnswer)
+	w := newRecorder(outer, h.cfg.MaxAnswer)
 	err := h.fn(ctx, tx, w, r)
 	answer := w.answer()
 	switch failed := err != nil && !errors.Is(err, ErrNotStored); {

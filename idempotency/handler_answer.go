@@ -31,7 +31,7 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, 
 		}.write(w)
 		return OutcomeOtherRequest
 	case r.Context().Err() != nil: // it has been rolled back; whoever is still there may repeat it
-		h.unavailable().write(w)
+		h.unavailable(r, err).write(w)
 		return OutcomeInterrupted
 	case !errors.Is(err, dedupstore.ErrTxEnded) && errors.As(err, &said):
 		if said.err != nil && !errors.Is(said.err, ErrNotStored) {
@@ -39,13 +39,19 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, 
 		}
 		send(w, r, &said.answer, false)
 		return said.outcome()
+	case errors.Is(err, dedupstore.ErrTxEnded):
+		h.log(r, "the handler ended its transaction", err)
+		failed := h.failed()
+		failed.Detail = "it is not known whether something has happened"
+		failed.write(w)
+		return OutcomeFailed
 	case class == dedupstore.Unclassified, class == dedupstore.Permanent:
 		h.log(r, "the handler failed, and was rolled back", err)
 		h.failed().write(w)
 		return OutcomeFailed
 	default:
 		h.log(r, "the database could not be used ("+class.String()+")", err)
-		h.unavailable().write(w)
+		h.unavailable(r, err).write(w)
 		return OutcomeUnavailable
 	}
 }
@@ -57,11 +63,22 @@ func (h *Handler[Tx]) failed() *problem {
 	}
 }
 
-func (h *Handler[Tx]) unavailable() *problem {
-	return &problem{
+// unavailable invites to a repetition where that takes effect once.
+func (h *Handler[Tx]) unavailable(r *http.Request, err error) *problem {
+	p := &problem{
 		Type: ProblemUnavailable, Title: "The request could not be handled", Status: http.StatusServiceUnavailable, retryAfter: h.cfg.RetryAfter,
 		Detail: "repeat the request later, with the same Idempotency-Key: it takes effect once",
 	}
+	switch key, _ := h.key(r); {
+	case key != "":
+	case dedupstore.ClassOf(err) != dedupstore.OutcomeUnknown:
+		p.Detail = "nothing has happened: repeat the request later"
+	case safeMethod(r.Method):
+		p.Detail = "repeat the request later"
+	default:
+		p.Detail, p.retryAfter = "the request had no Idempotency-Key, and it is not known whether it took effect: a repetition may take effect again", 0
+	}
+	return p
 }
 
 // log tells of what went wrong. The route is in it, and nothing of the request.

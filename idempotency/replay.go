@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -36,6 +37,9 @@ func stored(h http.Header, names []string) http.Header {
 // send writes an answer to the client.
 func send(w http.ResponseWriter, r *http.Request, a *Answer, replayed bool) {
 	h := w.Header()
+	if !replayed { // the handler began with it, and what it has deleted is to be gone
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return !has(a.Header, name) })
+	}
 	for name, values := range a.Header {
 		if name != "Trailer" && !strings.HasPrefix(name, http.TrailerPrefix) { // which would announce what does not come
 			h[name] = values
@@ -54,6 +58,11 @@ func send(w http.ResponseWriter, r *http.Request, a *Answer, replayed bool) {
 	if len(a.Body) > 0 {
 		_, _ = w.Write(a.Body) // a client that is gone comes again
 	}
+}
+
+func has(h http.Header, name string) bool {
+	_, ok := h[name]
+	return ok
 }
 
 func bodyAllowed(status int) bool {

@@ -18,7 +18,9 @@ type recorder struct {
 	err    error // why there is no answer
 }
 
-func newRecorder(limit int) *recorder { return &recorder{header: http.Header{}, limit: limit} }
+func newRecorder(header http.Header, limit int) *recorder {
+	return &recorder{header: header.Clone(), limit: limit}
+}
 
 // Header implements http.ResponseWriter.
 func (w *recorder) Header() http.Header { return w.header }

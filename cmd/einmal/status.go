@@ -57,7 +57,7 @@ var statusShow = command{
 			}
 			report, err := readStatus(text)
 			if err != nil {
-				return fmt.Errorf("%s: %w", at.Redacted(), err)
+				return fmt.Errorf("%s: %w", where(at), err)
 			}
 			problems := append(report.problems(), limits.exceeded(report)...)
 			if *asJSON {
@@ -82,9 +82,14 @@ func statusURL(text string) (*url.URL, error) {
 	return at, nil
 }
 
+// where is what errors show of a URL: nothing in which a secret may be.
+func where(at *url.URL) string {
+	return (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
+}
+
 // getStatus asks for the status. Its errors name the URL without its password, and say what to look at.
 func getStatus(ctx context.Context, at *url.URL, token string, timeout time.Duration) ([]byte, error) {
-	where := (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
+	where := where(at)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil) //nolint:gosec // the operator says where to ask
 	if err != nil {
 		return nil, usagef("the argument is no URL: want http://host:port/path, where the service serves its status")
@@ -237,6 +242,9 @@ func (r *statusReport) problems() (problems []string) {
 		case a.Problem != "":
 			problems = append(problems, fmt.Sprintf("%s: %s", name, a.Problem))
 		}
+	}
+	if !r.Healthy && len(problems) == 0 {
+		problems = append(problems, "the service says that it is not healthy, and not why")
 	}
 	return problems
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,42 @@ func TestPastTheLock(t *testing.T) {
 	answer, replayed, err := h.Store.Once(t.Context(), req, nil)
 	if err != nil || !replayed || answer.Status != 202 {
 		t.Errorf("then: %d, replayed %v, %v", answer.Status, replayed, err)
+	}
+}
+
+// A function that ends the transaction by SQL of its own is told so, and no answer is kept for what may have been rolled back.
+func TestTransactionEndedBySQL(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		h := harness(t, mode)
+		for _, text := range []string{"commit", "rollback", "commit and chain", "rollback and chain"} {
+			for _, drop := range []bool{false, true} {
+				req := idempotency.Request{Key: fmt.Sprint(text, drop), Keep: time.Hour}
+				for range 2 {
+					_, replayed, err := h.Store.Once(t.Context(), req, func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
+						_, err := tx.Exec(ctx, text)
+						return idempotency.Answer{Status: 200, DropWrites: drop}, err
+					})
+					if replayed || !errors.Is(err, dedupstore.ErrTxEnded) {
+						t.Errorf("%v, %s, %v: replayed %v, %v", mode, text, drop, replayed, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	h := harness(t, pgx.QueryExecModeCacheStatement)
+	for _, drop := range []bool{false, true} {
+		_, _, err := h.Store.Once(t.Context(), idempotency.Request{Key: "key", Keep: time.Hour}, func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
+			_, err := tx.Query(ctx, "select generate_series(1, 10000)") //nolint:sqlclosecheck // that is the mistake
+			return idempotency.Answer{Status: 200, DropWrites: drop}, err
+		})
+		if err == nil || !strings.Contains(err.Error(), "rows or a batch of its were open: close them") {
+			t.Errorf("drop %v: %v", drop, err)
+		}
 	}
 }
 

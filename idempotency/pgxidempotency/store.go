@@ -72,8 +72,13 @@ func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	})}
 }
 
+var errRowsOpen = errors.New("rolled back: the function returned while rows or a batch of its were open: close them")
+
 // run sends all at once.
 func run(ctx context.Context, tx pgx.Tx, steps ...idemsql.Step) error {
+	if tx.Conn().PgConn().IsBusy() {
+		return errRowsOpen
+	}
 	var batch pgx.Batch
 	for _, step := range steps {
 		q := batch.Queue(step.SQL, step.Args...)

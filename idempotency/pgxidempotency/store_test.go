@@ -29,7 +29,14 @@ func TestStore(t *testing.T) {
 
 func harness(t testing.TB, mode pgx.QueryExecMode) idempotencytest.Harness[pgx.Tx] {
 	t.Helper()
-	url := serverstest.DatabaseURL(t)
+	h, _ := directly(t, mode)
+	return h
+}
+
+// directly returns a harness, and where its database is.
+func directly(t testing.TB, mode pgx.QueryExecMode) (h idempotencytest.Harness[pgx.Tx], url string) {
+	t.Helper()
+	url = serverstest.DatabaseURL(t)
 	pool := open(t, url, mode)
 	for _, text := range []string{schema.Postgres.SQL(nil, schema.Idempotency), "create table effect (name text not null)"} {
 		if _, err := pool.Exec(t.Context(), text); err != nil {
@@ -52,7 +59,7 @@ func harness(t testing.TB, mode pgx.QueryExecMode) idempotencytest.Harness[pgx.T
 			return err
 		},
 		End: func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
-	}
+	}, url
 }
 
 func open(t testing.TB, url string, mode pgx.QueryExecMode) *pgxpool.Pool {

@@ -3,13 +3,17 @@ package sqlidempotency_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun/driver/pgdriver"
 	_ "modernc.org/sqlite"
 
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/idempotency"
 	"github.com/einmal-go/einmal/idempotency/idempotencytest"
 	"github.com/einmal-go/einmal/idempotency/sqlidempotency"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
@@ -32,20 +36,47 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
+// A function that ends the transaction by SQL of its own is told so, and no answer is kept for what may have been rolled back.
+func TestTransactionEndedBySQL(t *testing.T) {
+	t.Parallel()
+	harnesses := map[string]idempotencytest.Harness[*sql.Tx]{"sqlite": sqlite(t)}
+	for name, connect := range drivers {
+		url := serverstest.DatabaseURL(t)
+		harnesses[name] = harness(t, schema.Postgres, func() *sql.DB { return connect(t, url) })
+	}
+	for name, h := range harnesses {
+		for _, text := range []string{"commit", "rollback"} {
+			req := idempotency.Request{Key: text, Keep: time.Hour}
+			for range 2 {
+				_, replayed, err := h.Store.Once(t.Context(), req, func(ctx context.Context, tx *sql.Tx) (idempotency.Answer, error) {
+					_, err := tx.ExecContext(ctx, text)
+					return idempotency.Answer{Status: 200}, err
+				})
+				if replayed || !errors.Is(err, dedupstore.ErrTxEnded) {
+					t.Errorf("%s, %s: replayed %v, %v", name, text, replayed, err)
+				}
+			}
+		}
+	}
+}
+
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	idempotencytest.Run(t, func(t testing.TB) idempotencytest.Harness[*sql.Tx] {
-		dsn := "file:" + t.TempDir() + "/db?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)"
-		h := harness(t, schema.SQLite, func() *sql.DB {
-			db, err := sql.Open("sqlite", dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return db
-		})
-		h.Waits, h.FailureStays = true, true
-		return h
+	idempotencytest.Run(t, sqlite)
+}
+
+func sqlite(t testing.TB) idempotencytest.Harness[*sql.Tx] {
+	t.Helper()
+	dsn := "file:" + t.TempDir() + "/db?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)"
+	h := harness(t, schema.SQLite, func() *sql.DB {
+		db, err := sql.Open("sqlite", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
 	})
+	h.Waits, h.FailureStays = true, true
+	return h
 }
 
 var drivers = map[string]func(t testing.TB, url string) *sql.DB{

@@ -34,6 +34,7 @@ type dialect struct {
 const (
 	savepointSQL = "savepoint einmal_request"
 	rollbackSQL  = "rollback to savepoint einmal_request"
+	releaseSQL   = "release savepoint einmal_request"
 )
 
 // postgresLock tries the lock unless there is an answer. Locks are the whole database's: the table's own number keeps those of another

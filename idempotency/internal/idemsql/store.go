@@ -116,7 +116,7 @@ func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a
 		}
 	}
 	var saved, unused bool
-	err := s.run(ctx, tx, "store the answer", Step{
+	err := s.run(ctx, tx, "store the answer", Step{SQL: releaseSQL}, Step{ // fails behind a COMMIT or ROLLBACK of the function's
 		SQL: s.sql.save,
 		Args: []any{
 			req.Scope, req.Key, req.Fingerprint[:], a.Status, encodeHeader(a.Header), append([]byte{}, a.Body...), s.sql.keep(req.Keep),
@@ -147,11 +147,19 @@ func (s *Store[Tx]) run(ctx context.Context, tx Tx, what string, steps ...Step) 
 	case limited.Err() != nil:
 		err = fmt.Errorf("%s: %s: no answer within CommitTimeout (%v): the server does not answer, or the table is locked, by a migration perhaps: %w", s.name, what, s.cfg.Timeout, err)
 		return dedupstore.WithClass(dedupstore.Unavailable, err)
+	case savepointIsGone(err):
+		return fmt.Errorf("%s: %s: %w: %w", s.name, what, dedupstore.ErrTxEnded, err)
 	case strings.HasPrefix(sqlstate.Of(err), "42"), strings.Contains(err.Error(), "no such table"):
 		err = fmt.Errorf("%s: %s: the table %s cannot be used; Check says what to run: %w", s.name, what, tableSQL(s.cfg.Schema, s.cfg.Table), err)
 		return dedupstore.WithClass(dedupstore.Misconfigured, err)
 	}
 	return fmt.Errorf("%s: %s: %w", s.name, what, err)
+}
+
+// savepointIsGone reports whether the transaction in which the savepoint was set has ended.
+func savepointIsGone(err error) bool {
+	state := sqlstate.Of(err)
+	return state == "25P01" || state == "3B001" || strings.Contains(err.Error(), "no such savepoint")
 }
 
 // row is a stored answer.

@@ -75,6 +75,20 @@ func TestOutcomeUnknown(t *testing.T) {
 	s.wantEffects(1)
 }
 
+// A client that sent no key is not told that it may repeat the request.
+func TestOutcomeUnknownWithoutAKey(t *testing.T) {
+	t.Parallel()
+	pool, network := database(t), &cutter{}
+	s := &service{pool, serve(t, behind(t, pool, network.dial), answering(201, "done"), idempotency.HandlerConfig{KeyOptional: true}), t}
+	network.armed.Store(true)
+	r := s.do(func(*http.Request) {}, http.MethodPost, "/", nil)
+	s.wantProblem(r, http.StatusServiceUnavailable, idempotency.ProblemUnavailable)
+	if r.Header.Get("Retry-After") != "" || !strings.Contains(r.Text, "had no Idempotency-Key, and it is not known whether it took effect") {
+		t.Errorf("Retry-After %q, %s", r.Header.Get("Retry-After"), r.Text)
+	}
+	s.wantEffects(1)
+}
+
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
