@@ -188,6 +188,8 @@ func TestReplayWindows(t *testing.T) {
 			"from to":           {consumer.ReplayConfig{From: now.Add(-8*time.Minute - time.Second), To: now.Add(-5 * time.Minute)}, "2 3 4"},
 			"behind the end":    {consumer.ReplayConfig{From: now.Add(time.Hour)}, ""},
 			"before the start":  {consumer.ReplayConfig{To: now.Add(-time.Hour)}, ""},
+			"to before 1970":    {consumer.ReplayConfig{To: time.UnixMilli(-1)}, ""},
+			"from before 1970":  {consumer.ReplayConfig{From: time.Unix(-3600, 0), To: now.Add(-8 * time.Minute)}, "0 1"},
 			"offsets":           {consumer.ReplayConfig{Offsets: map[int32]consumer.OffsetRange{0: {From: 3, To: 5}}}, "3 4"},
 			"offsets to end":    {consumer.ReplayConfig{Offsets: map[int32]consumer.OffsetRange{0: {From: 8}}}, "8 9"},
 			"offsets beyond":    {consumer.ReplayConfig{Offsets: map[int32]consumer.OffsetRange{0: {From: 9, To: 1000}}}, "9"},

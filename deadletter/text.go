@@ -19,11 +19,27 @@ func Text(err error, msg *consumer.Message) string {
 	if err == nil {
 		return ""
 	}
-	text := cut(err.Error(), 2*MaxText)
-	text = maskSecrets(text)
-	text = maskMessage(text, msg)
+	text := err.Error()
+	parts := partsOf(msg)
+	for _, part := range parts { // before the text is cut, and with it what it repeats
+		if len(part) >= leastMasked && len(part) <= len(text) {
+			text = strings.ReplaceAll(text, string(part), masked)
+		}
+	}
+	whole := len(text) <= longest
+	text = maskSecrets(cut(text, longest))
+	text = maskQuoted(text, parts)
+	if !whole {
+		text = maskTail(text, parts)
+	}
 	return cut(text, MaxText)
 }
+
+// longest is how much of a text is looked at for what it quotes.
+const longest = 4 * MaxText
+
+// mostQuotes bounds how often a large message is searched for the end of a text.
+const mostQuotes = 100
 
 const masked = "***"
 
@@ -46,28 +62,52 @@ func maskSecrets(text string) string {
 // leastMasked is how long a part of a message must be to be masked wherever it stands: shorter ones stand in any text.
 const leastMasked = 4
 
-func maskMessage(text string, msg *consumer.Message) string {
+func partsOf(msg *consumer.Message) (parts [][]byte) {
 	if msg == nil {
-		return text
+		return nil
 	}
-	parts := [][]byte{msg.Key, msg.Value}
+	parts = [][]byte{msg.Key, msg.Value}
 	for _, h := range msg.Headers {
 		parts = append(parts, h.Value)
 	}
-	for _, part := range parts {
-		if len(part) >= leastMasked && len(part) <= len(text) {
-			text = strings.ReplaceAll(text, string(part), masked)
-		}
-	}
+	return parts
+}
+
+func maskQuoted(text string, parts [][]byte) string {
 	return quoted.ReplaceAllStringFunc(text, func(q string) string {
-		inner := strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-		for _, part := range parts {
-			if inner != "" && bytes.Contains(part, []byte(inner)) {
-				return q[:1] + masked + q[len(q)-1:]
-			}
+		if stands(q[1:len(q)-1], parts) {
+			return q[:1] + masked + q[len(q)-1:]
 		}
 		return q
 	})
+}
+
+// maskTail masks a quotation whose end has been cut off.
+func maskTail(text string, parts [][]byte) string {
+	quotes := 0
+	for i, c := range []byte(text) {
+		if c != '"' && c != '\'' && c != '`' {
+			continue
+		}
+		if quotes++; quotes > mostQuotes {
+			break
+		}
+		if tail := strings.TrimSuffix(strings.TrimRight(text[i+1:], "?"), `\`); len(tail) >= leastMasked && stands(tail, parts) { // a character may be cut, too
+			return text[:i+1] + masked
+		}
+	}
+	return text
+}
+
+// stands reports whether what was quoted is a part of the message.
+func stands(inner string, parts [][]byte) bool {
+	inner = strings.ReplaceAll(inner, `\"`, `"`)
+	for _, part := range parts {
+		if inner != "" && bytes.Contains(part, []byte(inner)) {
+			return true
+		}
+	}
+	return false
 }
 
 // quoted finds what stands between two equal quotes.

@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -61,4 +62,21 @@ func FuzzText(f *testing.F) {
 			t.Errorf("%q holds %q", got, value)
 		}
 	})
+}
+
+// A text that repeats a large message does not show its beginning, which is all that is left of it when the text is cut.
+func TestTextOfALargeMessage(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{100, 3000, 5000, 20_000, 1_000_000} {
+		field := strings.Repeat("4111 1111 1111 1111 ", size/20)
+		msg := &consumer.Message{Value: []byte(`{"card":"` + field + `"}`)}
+		for _, err := range []error{
+			fmt.Errorf("cannot read %s: no", msg.Value), fmt.Errorf("no uuid: %q", field), fmt.Errorf("no uuid: '%s'", field), fmt.Errorf(`"a" is no "%s"`, field),
+			fmt.Errorf("cannot read %s: no, really: %s", msg.Value, msg.Value),
+		} {
+			if text := deadletter.Text(err, msg); strings.Contains(text, "4111") || len(text) > deadletter.MaxText {
+				t.Errorf("%d bytes: %.80q", size, text)
+			}
+		}
+	}
 }

@@ -68,7 +68,7 @@ func (r *Reader) Times(ctx context.Context, partition int32, from, to time.Time)
 	at := func(t time.Time, otherwise int64) (int64, error) {
 		query := otherwise
 		if !t.IsZero() {
-			query = t.UnixMilli()
+			query = max(0, t.UnixMilli()) // the first numbers below 0 are not times, but places in the log
 		}
 		return r.offset(ctx, partition, query)
 	}
