@@ -56,8 +56,8 @@ type HandlerConfig struct {
 	// RetryAfter is what Retry-After says with 409 and 503, in full seconds. Default: DefaultRetryAfter.
 	RetryAfter time.Duration
 
-	// Logger is told of handlers that failed and of a database that is away, with the method and the route of the request. Default:
-	// slog.Default().
+	// Logger is told of handlers that failed and of a database that is away, with the method and the route of the request. The error is
+	// logged as the handler returned it: what its text repeats of the request is there. Default: slog.Default().
 	Logger *slog.Logger
 }
 
