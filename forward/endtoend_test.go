@@ -109,6 +109,7 @@ func TestDeadAndBack(t *testing.T) {
 		eventually(t, "the dead letter has come to its topic, the others have taken effect", func() bool {
 			return f.count("select count(*) from effect where event in ('e1', 'dead e2', 'e3')") == 3
 		})
+		f.emptied()
 		f.want(1, 4, 0)
 
 		repaired.Store(true)
@@ -123,6 +124,7 @@ func TestDeadAndBack(t *testing.T) {
 		if n := f.count("select count(*) from effect"); n != 5 {
 			t.Errorf("%d effects, want 5", n)
 		}
+		f.emptied()
 		f.want(0, 5, 0)
 	})
 }
