@@ -152,8 +152,8 @@ stop_servers() {
 	servers=''
 }
 
-# packages_at_once: more than there are processors, since tests of faults mostly wait for time-outs
-packages_at_once=$(($(nproc) + 1))
+# packages_at_once: more make tests with short time-outs wait for a processor
+packages_at_once=$(nproc)
 
 # on_real_servers: one run for the race detector and for the suite on real Kafka, in which no test may be skipped that .ci/skips does
 # not list

@@ -60,8 +60,8 @@ type HandlerConfig struct {
 	// idempotencymetrics.OnAnswer. r has been read; its Pattern is the route. It must return soon, and a panic is the request's. Default: none.
 	OnAnswer func(r *http.Request, outcome Outcome)
 
-	// Logger is told of handlers that failed and of a database that is away, with the method and the route of the request. Default:
-	// slog.Default().
+	// Logger is told of handlers that failed and of a database that is away, with the method and the route of the request. The error is
+	// logged as the handler returned it: what its text repeats of the request is there. Default: slog.Default().
 	Logger *slog.Logger
 }
 

@@ -28,7 +28,8 @@ func Again(res *http.Response) bool {
 }
 
 // RetryAfter returns the pause that an answer asks for by Retry-After, in seconds or as a date, and whether it asks for one. A
-// handler whose call came to nothing hands it on: consumer.RetryAfter(d, err). A date that has passed is a pause of 0.
+// handler whose call came to nothing hands it on: consumer.RetryAfter(min(d, time.Hour), err), for a service may ask for years,
+// and what is ordered behind the message waits as long. A date that has passed is a pause of 0.
 func RetryAfter(res *http.Response) (time.Duration, bool) {
 	value := res.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {

@@ -41,7 +41,7 @@ func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	} else {
 		poolSize = int(pool.Config().MaxConns)
 	}
-	s.places = record.NewPlaces(poolSize, s.cfg.Logger)
+	s.places = record.PlacesOf(pool, poolSize, s.cfg.Logger)
 	return s
 }
 

@@ -17,7 +17,6 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	serverstest.ParallelTests()
 	serverstest.Main(m)
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
+	"weak"
 )
 
 // Places bounds the transactions in flight below the pool's size: workers that hold all connections would starve the rest of the
@@ -24,6 +26,38 @@ func NewPlaces(poolSize int, log *slog.Logger) *Places {
 	return p
 }
 
+// PlacesOf returns the Places of a pool: all stores on one pool share them, or each would leave one connection, and together none.
+func PlacesOf[Pool any](pool *Pool, size int, log *slog.Logger) *Places {
+	if pool == nil || size <= 0 {
+		return NewPlaces(size, log)
+	}
+	sharedMu.Lock()
+	defer sharedMu.Unlock()
+	key := poolKey{weak.Make(pool), size}
+	if p := shared[key]; p != nil {
+		return p
+	}
+	p := NewPlaces(size, log)
+	shared[key] = p
+	runtime.AddCleanup(pool, func(key poolKey) {
+		sharedMu.Lock()
+		defer sharedMu.Unlock()
+		delete(shared, key)
+	}, key)
+	return p
+}
+
+// poolKey is a pool, which it does not keep, and its size.
+type poolKey struct {
+	pool any // a weak.Pointer
+	size int
+}
+
+var (
+	sharedMu sync.Mutex
+	shared   = map[poolKey]*Places{}
+)
+
 // Enter waits for a place.
 func (p *Places) Enter(ctx context.Context) error {
 	if p.free == nil {
@@ -35,7 +69,7 @@ func (p *Places) Enter(ctx context.Context) error {
 	default:
 	}
 	p.warn.Do(func() {
-		p.log.Warn("einmal: transactions wait for each other: the pool has fewer connections than there are workers; raise its size or lower Workers",
+		p.log.Warn("einmal: transactions wait for each other: the pool has fewer connections than there are workers or requests; raise its size or lower Workers",
 			slog.Int("transactions", cap(p.free)))
 	})
 	select {

@@ -33,6 +33,7 @@ func (s *Store[T]) open(ctx context.Context, leave func()) (*call[T], error) {
 	conn, start, err := s.driver.Conn(ctx)
 	if err != nil {
 		leave()
+		catchUp(ctx)
 		return nil, err
 	}
 	return &call[T]{store: s, conn: conn, start: start, leave: leave, cancel: func() {}}, nil

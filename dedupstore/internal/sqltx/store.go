@@ -45,7 +45,7 @@ type Store[T Tx] struct {
 // New returns a Store. invalid is what is wrong with its arguments: the error of Check, and of every Once.
 func New[T Tx](driver Driver[T], dialect record.Dialect, cfg record.Config, invalid error) *Store[T] {
 	return &Store[T]{driver: driver, dialect: dialect, cfg: cfg, invalid: invalid, places: sync.OnceValue(func() *record.Places {
-		return record.NewPlaces(driver.DB.Stats().MaxOpenConnections, cfg.Logger)
+		return record.PlacesOf(driver.DB, driver.DB.Stats().MaxOpenConnections, cfg.Logger)
 	})}
 }
 

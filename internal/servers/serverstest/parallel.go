@@ -12,9 +12,9 @@ import (
 func ParallelTests() {
 	const (
 		name    = "test.parallel"
-		perProc = 4
-		atLeast = 8
-		atMost  = 32 // each may hold a dozen connections, and a database of the tests' own takes some hundreds
+		perProc = 2
+		atLeast = 4
+		atMost  = 16 // each may hold a dozen connections, and a database of the tests' own takes some hundreds
 	)
 	if !flag.Parsed() {
 		flag.Parse()
