@@ -94,12 +94,6 @@ func (f *fixture) want(dead, records, events int) {
 	}
 }
 
-// emptied waits for the relay, which deletes a row behind the time from which consumers can see what it has sent.
-func (f *fixture) emptied() {
-	f.t.Helper()
-	eventually(f.t, "the outbox is empty", func() bool { return f.count("select count(*) from outbox_event") == 0 })
-}
-
 // events are those in the outbox.
 func (f *fixture) events() (events []outbox.Event) {
 	f.t.Helper()
