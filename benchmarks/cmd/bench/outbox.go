@@ -29,6 +29,7 @@ func outboxBench(ctx context.Context, args []string) error {
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
 	only := fs.String("only", "", "a regular expression: measure only the sides whose names it matches")
 	seconds := fs.Int("latency", 10, "seconds at 100 events/s for each latency; 0 leaves it out")
+	rtt := fs.Duration("rtt", 0, "network round trip from what sends to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -40,6 +41,10 @@ func outboxBench(ctx context.Context, args []string) error {
 	b := &backlog{dedupBench: d, rows: *rows, value: []byte(strings.Repeat("x", *size))}
 	fmt.Printf("outbox: a backlog of %d rows of %d bytes, %d keys, 4 partitions, is sent\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\n",
 		*rows, *size, keys, d.kafka.Origin, d.database.Origin, machine())
+	if *rtt > 0 {
+		d.proxy = newProxy(*rtt)
+		fmt.Printf("network   %v of round trip to the database\n", *rtt)
+	}
 	var sides []side
 	if *rounds > 0 {
 		names, err := regexp.Compile(*only)
@@ -167,6 +172,11 @@ func (r *outboxRound) plain(ctx context.Context, sql, kafka bool) error {
 		return err
 	}
 	defer producer.Close()
+	pool, err := openPool(ctx, r.url, r.proxy)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
 	r.begun = time.Now()
 	for done := 0; done < r.rows; done += 200 {
 		if !sql {
@@ -175,7 +185,7 @@ func (r *outboxRound) plain(ctx context.Context, sql, kafka bool) error {
 			}
 			continue
 		}
-		if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return r.plainBatch(ctx, tx, producer, kafka) }); err != nil {
+		if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return r.plainBatch(ctx, tx, producer, kafka) }); err != nil {
 			return err
 		}
 	}
@@ -276,7 +286,7 @@ func (r *outboxRound) allSent(ctx context.Context) error {
 }
 
 func (r *outboxRound) relay(ctx context.Context, cfg outbox.Config) (*outbox.Relay, *pgxpool.Pool, error) {
-	pool, err := pgxpool.New(ctx, r.url)
+	pool, err := openPool(ctx, r.url, r.proxy)
 	if err != nil {
 		return nil, nil, err
 	}
