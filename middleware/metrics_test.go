@@ -105,6 +105,8 @@ func TestMetricsOutcomes(t *testing.T) {
 		{name: "duplicate", h: result(consumer.Result{Duplicate: true}), outcome: "duplicate"},
 		{name: "skipped", h: result(consumer.Result{Skipped: true}), outcome: "skipped"},
 		{name: "retry", h: returning(consumer.RetryAfter(time.Second, errBase)), outcome: "retry", errType: "*errors.errorString"},
+		{name: "not due", h: returning(consumer.NotBefore(time.Now().Add(time.Hour))), outcome: "not_due"},
+		{name: "handed on", h: result(consumer.Result{HandedOn: errBase}), outcome: "handed_on", errType: "*errors.errorString"},
 		{name: "permanent", h: returning(consumer.Permanent(errBase)), outcome: "permanent", errType: "*errors.errorString"},
 		{name: "too old", h: tooOld, outcome: "permanent", errType: "too_old"},
 		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 2, Err: errBase}), outcome: "gave_up", errType: "*errors.errorString"},
