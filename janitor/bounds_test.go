@@ -1,6 +1,7 @@
 package janitor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func TestSpanOf(t *testing.T) {
 		ok       bool
 	}{
 		{"FOR VALUES FROM ('017f22e2-79b0-0000-0000-000000000000') TO ('017f22e2-79b1-0000-0000-000000000000')", at(1645557742000), at(1645557742001), true},
+		{"FOR VALUES FROM ('017f22e2-79b0-0000-0000-000000000001') TO ('017f22e2-79b1')", at(1645557742000), at(1645557742001), true},
 		{"FOR VALUES FROM ('017F22E279B0') TO ('017f22e2-79b0-0000-0000-000000000001')", at(1645557742000), at(1645557742001), true},
 		{"FOR VALUES FROM (MINVALUE) TO ('0190')", "", at(0x019000000000), true},
 		{"FOR VALUES FROM ('0190') TO (MAXVALUE)", "", "", false},
@@ -51,13 +53,14 @@ func TestFloorsAreInTheOrderOfTime(t *testing.T) {
 		if (a < b) != (fa < fb) {
 			t.Fatalf("%d, %d: %s, %s", a, b, fa, fb)
 		}
-		if at, ok := timeOf(fa); !ok || at.UnixMilli() != a {
-			t.Fatalf("%d: %s is read as %v, %v", a, fa, at, ok)
+		if begin, end, ok := timeOf(fa); !ok || begin.UnixMilli() != a || !end.Equal(begin) {
+			t.Fatalf("%d: %s is read as %v, %v", a, fa, begin, ok)
 		}
 	})
 }
 
-// Whatever there is, afterwards each time from the oldest kept one, or from the last partition, has one partition, up to ahead from now.
+// Whatever there is, afterwards each time from the oldest kept one, or from the first partition, to ahead from now has one partition;
+// none is made before the first one, whose predecessors may have been dropped.
 func TestMissingHasNoGap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -66,26 +69,37 @@ func TestMissingHasNoGap(t *testing.T) {
 		age := time.Duration(rapid.Int64Range(1, 100).Draw(t, "age")) * width / 3
 		ahead := rapid.IntRange(1, 10).Draw(t, "ahead")
 		var existing []span
-		if rapid.Bool().Draw(t, "has one") {
-			from := now.Add(time.Duration(rapid.Int64Range(-1000, 1000).Draw(t, "from")) * width / 7)
-			existing = append(existing, span{from, from.Add(time.Duration(rapid.Int64Range(1, 50).Draw(t, "long")) * width / 5)})
+		at := now.Add(time.Duration(rapid.Int64Range(-300, 100).Draw(t, "from")) * width / 7)
+		for range rapid.IntRange(0, 4).Draw(t, "partitions") {
+			at = at.Add(time.Duration(rapid.Int64Range(0, 50).Draw(t, "gap")) * width / 5)
+			to := at.Add(time.Duration(rapid.Int64Range(1, 50).Draw(t, "long")) * width / 5)
+			existing = append(existing, span{at, to})
+			at = to
 		}
-		list := missing(existing, now, age, width, ahead)
-		end := now.Add(-age)
-		if len(existing) > 0 && existing[0].to.After(end) {
-			end = existing[0].to
+		begin := now.Add(-age)
+		if len(existing) > 0 && existing[0].from.After(begin) {
+			begin = earliest(existing[0].from, now.Truncate(width))
 		}
-		for i, s := range list {
-			if !s.from.Before(s.to) || s.to.Sub(s.from) > width || i == 0 && s.from.After(end) || i > 0 && !s.from.Equal(list[i-1].to) {
-				t.Fatalf("%d of %v, after %v", i, list, end)
+		mixed := rapid.Permutation(existing).Draw(t, "order")
+		list := missing(mixed, now, age, width, ahead)
+		all := slices.SortedFunc(slices.Values(append(slices.Clone(existing), list...)), func(a, b span) int { return a.from.Compare(b.from) })
+		end := begin
+		for i, s := range all {
+			switch {
+			case !s.from.Before(s.to) || i > 0 && s.from.Before(all[i-1].to):
+				t.Fatalf("%v is empty, or overlaps another one: %v", s, all)
+			case s.from.After(end) && end.Before(now.Add(time.Duration(ahead)*width)):
+				t.Fatalf("there is no partition from %v to %v: %v", end, s.from, all)
 			}
-			if len(existing) > 0 && s.from.Before(existing[0].to) && existing[0].from.Before(s.to) {
-				t.Fatalf("%v overlaps %v", s, existing)
-			}
-			end = s.to
+			end = latest(end, s.to)
 		}
 		if end.Before(now.Add(time.Duration(ahead) * width)) {
-			t.Fatalf("%v ends at %v, now is %v", list, end, now)
+			t.Fatalf("%v ends at %v, now is %v", all, end, now)
+		}
+		for _, s := range list {
+			if s.to.Sub(s.from) > width || s.from.Before(begin.Truncate(width)) || len(existing) > 0 && s.from.Before(begin) && !existing[0].from.Before(begin) {
+				t.Fatalf("%v is too long, or before %v, where none may be made", s, begin)
+			}
 		}
 		if again := missing(append(existing, list...), now, age, width, ahead); len(again) > 0 {
 			t.Fatalf("again: %v", again)

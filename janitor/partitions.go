@@ -25,8 +25,8 @@ type keeper struct {
 	conn *sql.Conn
 	t    *Table
 	r    *Report
-	mark string // the comment on a partition that is to be dropped
-	now  time.Time
+	mark string    // the comment on a partition that is to be dropped
+	now  time.Time // by the server's clock: that of this process may be off, and what it would drop is lost
 }
 
 // maintenanceTimeout bounds one change of the table. DETACH CONCURRENTLY waits for transactions that use the table, without keeping
@@ -60,7 +60,7 @@ func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error
 		return explain(t, "connect", err)
 	}
 	defer conn.Close()
-	k := &keeper{conn: conn, t: t, r: r, now: time.Now()}
+	k := &keeper{conn: conn, t: t, r: r}
 	return k.sweep(ctx)
 }
 
@@ -79,25 +79,28 @@ func (k *keeper) sweep(ctx context.Context) error {
 	return errors.Join(k.create(ctx, list), k.drop(ctx, list))
 }
 
-// partitionKeySQL asks how the table is partitioned.
+// partitionKeySQL asks how the table is partitioned, and what time it is.
 const partitionKeySQL = `select c.oid::text, coalesce(p.partstrat::text, ''), coalesce(p.partnatts, 0),
-coalesce(a.atttypid = 'uuid'::regtype or l.collname in ('C', 'POSIX') and a.attnum is not null, false)
+coalesce(a.atttypid = 'uuid'::regtype or l.collname in ('C', 'POSIX') and a.attnum is not null, false),
+(extract(epoch from clock_timestamp()) * 1000)::bigint
 from pg_class c left join pg_partitioned_table p on p.partrelid = c.oid
 left join pg_attribute a on a.attrelid = c.oid and a.attnum = p.partattrs[0]
 left join pg_collation l on l.oid = p.partcollation[0]
 where c.oid = to_regclass($1::text)`
 
-// examine refuses a table whose partitions are not ranges of ids.
+// examine refuses a table whose partitions are not ranges of ids, and looks at the server's clock.
 func (k *keeper) examine(ctx context.Context) error {
 	var oid, strategy string
 	var columns int
 	var ordered bool
-	if err := k.conn.QueryRowContext(ctx, partitionKeySQL, k.t.sql()).Scan(&oid, &strategy, &columns, &ordered); err != nil {
+	var milliseconds int64
+	if err := k.conn.QueryRowContext(ctx, partitionKeySQL, k.t.sql()).Scan(&oid, &strategy, &columns, &ordered, &milliseconds); err != nil {
 		return explain(k.t, "look at the table", err)
 	}
 	if strategy != "r" || columns != 1 || !ordered {
 		return fmt.Errorf("janitor: %s is not partitioned by range of one column of type uuid, or text collate \"C\": leave out Table.Partitions, so that rows are deleted", k.t)
 	}
+	k.now = time.UnixMilli(milliseconds).UTC()
 	k.mark = "einmal janitor: was a partition of " + oid + ", to be dropped"
 	return nil
 }

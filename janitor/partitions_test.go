@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -134,6 +135,63 @@ func TestOldPartitionsAreDropped(t *testing.T) {
 	}
 	if ran, err := db.once(kept, nothing); err != nil || ran {
 		t.Errorf("an event of two days ago: %v, %v, want a duplicate", ran, err)
+	}
+}
+
+// The server's clock decides what is dropped and created, whatever that of the janitor's process is.
+func TestPartitionsByTheServersClock(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"ahead": 30 * day, "behind": -30 * day} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := openRanges(t, "uuid")
+			want := sweep(t, db.newJanitor(keepThree)).Created
+			before := db.partitions()
+			db.addPartition("old", today().Add(-9*day))
+			url, at := db.url, time.Now().Add(off)
+			synctest.Test(t, func(t *testing.T) { // whose clock begins in the year 2000
+				time.Sleep(time.Until(at))
+				if d := time.Until(at); d < -time.Minute || d > time.Minute {
+					t.Fatalf("this clock is off by %v", d)
+				}
+				pool := cached.open(t, url)
+				defer pool.Close()
+				r := sweep(t, newJanitor(t, pool, schema.Postgres, keepThree))
+				if len(r.Dropped) != 1 || !strings.HasSuffix(r.Dropped[0], ".old") {
+					t.Errorf("%s: dropped %q, want that which is old by the server's clock", name, r.Dropped)
+				}
+			})
+			if after := db.partitions(); !slices.Equal(after, before) {
+				t.Errorf("partitions %q, want %q", after, before)
+			}
+			if len(want) < 8 {
+				t.Errorf("created %q", want)
+			}
+		})
+	}
+}
+
+// A partition that is missing between others is made, and none before the first one: its records may have been dropped.
+func TestGapsAreFilled(t *testing.T) {
+	t.Parallel()
+	db := openRanges(t, "uuid")
+	for _, daysAgo := range []int{2, -2} {
+		db.addPartition(fmt.Sprintf("mine_%d", daysAgo+2), today().Add(-time.Duration(daysAgo)*day))
+	}
+	r := sweep(t, db.newJanitor(keepThree))
+	var days []string
+	for _, name := range r.Created {
+		days = append(days, name[strings.LastIndex(name, "event_")+6:])
+	}
+	var want []string
+	for _, n := range []int{-1, 0, 1, 3, 4} {
+		want = append(want, today().Add(time.Duration(n)*day).Format("20060102_150405"))
+	}
+	if !slices.EqualFunc(days, want, strings.HasPrefix) {
+		t.Errorf("created %q, want %q", days, want)
+	}
+	if r := sweep(t, db.newJanitor(keepThree)); len(r.Created)+len(r.Dropped) != 0 {
+		t.Errorf("again: %+v", r)
 	}
 }
 
