@@ -27,15 +27,18 @@ const (
 	TwoPhase Mode = "two-phase"
 )
 
-// Partitioner chooses the partition of a key. It must be that of other producers of the topic, if there are any.
+// Partitioner chooses the partition of a key. It must be that of other producers of the topic, if there are any: else a key's events are
+// in two partitions, and in any order.
 type Partitioner string
 
-// The partitioners.
+// The partitioners, each with the producers whose default it is.
 const (
-	// HashPartitioner is the default of Go's client sarama: FNV-1a.
+	// HashPartitioner is that of sarama, FNV-1a.
 	HashPartitioner Partitioner = "hash"
-	// Murmur2Partitioner is the default of Kafka's Java client and of librdkafka's murmur2_random.
+	// Murmur2Partitioner is that of Kafka's Java client, of franz-go and kafkajs, and librdkafka's murmur2_random.
 	Murmur2Partitioner Partitioner = "murmur2"
+	// CRC32Partitioner is that of librdkafka, consistent_random, and so of its clients for Python, .NET and Go.
+	CRC32Partitioner Partitioner = "crc32"
 )
 
 // Defaults of Config.
@@ -105,8 +108,11 @@ type Config struct {
 	// Listener wakes the relay, beside polling: pgxoutbox.Listener for example. Default: none.
 	Listener Listener
 
-	// Partitioner chooses partitions. Default: HashPartitioner.
+	// Partitioner chooses the partitions of events that name none. Default: HashPartitioner.
 	Partitioner Partitioner
+
+	// Partitioners are those of topics that have another one, by topic. Default: none.
+	Partitioners map[string]Partitioner
 
 	// MaxClaims is how often the relay that held a row may die (TwoPhase), before the row is BLOCKED. After a quarter of it the row
 	// is claimed alone. Default: DefaultMaxClaims.

@@ -19,7 +19,7 @@ import (
 func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	_, err := outbox.New(outbox.Config{
-		Brokers: []string{"user:s3cret@host:1", "http://x"}, Mode: "three-phase", Partitioner: "crc", Workers: -1, BatchRows: -1, LeaseTTL: -1, PollInterval: time.Hour, IdleInterval: time.Minute,
+		Brokers: []string{"user:s3cret@host:1", "http://x"}, Mode: "three-phase", Partitioner: "crc", Partitioners: map[string]outbox.Partitioner{"a b": outbox.HashPartitioner, "t": "fnv"}, Workers: -1, BatchRows: -1, LeaseTTL: -1, PollInterval: time.Hour, IdleInterval: time.Minute,
 		Sarama: func(c *sarama.Config) {
 			c.Producer.RequiredAcks, c.Producer.Idempotent, c.Net.MaxOpenRequests = sarama.WaitForLocal, false, 5
 			c.Metadata.AllowAutoTopicCreation = true
@@ -34,7 +34,7 @@ func TestConfigErrors(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"Config.Database: is nil", "Config.Brokers[0]: holds a user", "Config.Brokers[1]: \"http://x\" is not an address", "Config.Mode", "Config.Partitioner",
+		"Config.Database: is nil", "Config.Brokers[0]: holds a user", "Config.Brokers[1]: \"http://x\" is not an address", "Config.Mode", "Config.Partitioner: is", `Config.Partitioners["t"]: is "fnv"`, `"a b" is not the name of a topic`,
 		"Config.Workers", "Config.BatchRows", "Config.LeaseTTL", "Config.IdleInterval", "sets Producer.RequiredAcks", "sets Producer.Idempotent", "sets Net.MaxOpenRequests",
 		"sets Metadata.AllowAutoTopicCreation", "sets Producer.Partitioner", "sets Producer.Retry", "sets Producer.Flush", "Producer.Timeout is 1h", "sets Version",
 	} {

@@ -29,6 +29,11 @@ type Event struct {
 	// committed, as far as those serialise, see WriterConfig.LockKeys. Nil is no key, and no order. A key of no bytes is a key.
 	Key []byte
 
+	// Partition is where it goes, whatever its key, as long as the topic has that partition; nil has the key choose. Set it to have
+	// a message return to where it was: the relay's partitioner may be another than that of its first producer. Consumers see events
+	// of one key that are in two partitions in any order. Default: nil.
+	Partition *int32
+
 	// Value is the message. Nil is a tombstone, which is not the same as a value of no bytes.
 	Value []byte
 
@@ -80,7 +85,7 @@ func NewID() string {
 
 // validate reports what would keep e from being sent, without repeating anything of it but its topic.
 func (e *Event) validate(maxBytes int) error {
-	if err := errors.Join(validateID(e.ID), validateTopic(e.Topic), validateHeaders(e.Headers)); err != nil {
+	if err := errors.Join(validateID(e.ID), validateTopic(e.Topic), validatePartition(e.Partition), validateHeaders(e.Headers)); err != nil {
 		return err
 	}
 	if size := e.size(); size > maxBytes {
@@ -106,6 +111,13 @@ var legalTopic = regexp.MustCompile(`\A[a-zA-Z0-9._-]{1,249}\z`)
 func validateTopic(topic string) error {
 	if !legalTopic.MatchString(topic) || topic == "." || topic == ".." {
 		return fmt.Errorf("%w: %.60q is not the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'", ErrInvalidEvent, topic)
+	}
+	return nil
+}
+
+func validatePartition(p *int32) error {
+	if p != nil && *p < 0 {
+		return fmt.Errorf("%w: its partition is %d: name one from 0 on, or leave it out to have the key choose", ErrInvalidEvent, *p)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // newSaramaConfig returns the client's configuration before the user's func has seen it.
-func newSaramaConfig(partitioner Partitioner) *sarama.Config {
+func newSaramaConfig() *sarama.Config {
 	c := sarama.NewConfig()
 	c.ClientID = "einmal-outbox"
 	c.Version = sarama.V3_6_0_0 // a ceiling: older brokers answer with what they have
@@ -30,10 +30,7 @@ func newSaramaConfig(partitioner Partitioner) *sarama.Config {
 	c.Producer.Timeout = 5 * time.Second // for the replicas
 	c.Producer.MaxMessageBytes = DefaultMaxBytes
 	c.Producer.Return.Successes = true
-	c.Producer.Partitioner = sarama.NewHashPartitioner
-	if partitioner == Murmur2Partitioner {
-		c.Producer.Partitioner = sarama.NewMurmur2Partitioner
-	}
+	c.Producer.Partitioner = sarama.NewHashPartitioner // Config.Partitioner and Partitioners choose
 	return c
 }
 
@@ -70,15 +67,15 @@ func samePartitions(a, b sarama.PartitionerConstructor) bool {
 }
 
 func saramaConfig(p *problems, cfg *Config) *sarama.Config {
-	sc := newSaramaConfig(cfg.Partitioner)
+	sc := newSaramaConfig()
 	if cfg.Sarama != nil {
 		cfg.Sarama(sc)
-		ours := newSaramaConfig(cfg.Partitioner)
+		ours := newSaramaConfig()
 		for _, f := range kafkaconf.Changed(owned, ours, sc) {
 			p.add("Config.Sarama", "sets %s, which the relay needs as it is: leave it out; %s", f.Name, f.Remedy)
 		}
 		if !samePartitions(ours.Producer.Partitioner, sc.Producer.Partitioner) {
-			p.add("Config.Sarama", "sets Producer.Partitioner: leave it out; use Config.Partitioner")
+			p.add("Config.Sarama", "sets Producer.Partitioner: leave it out; use Config.Partitioner or Config.Partitioners")
 		}
 	}
 	if err := sc.Validate(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func NewOperator(db Database, tables *schema.Config) *Operator {
 // ErrNoRow is wrapped by the errors for a row that is not there, or not in a state that allows what was asked.
 var ErrNoRow = errors.New("no such row")
 
-const rowColumns = `id, event_id, topic, partition_key, headers, status, bucket::bigint, created_at, attempts::bigint, claims::bigint, coalesce(last_error, '')`
+const rowColumns = `id, event_id, topic, partition_key, partition::bigint, headers, status, bucket::bigint, created_at, attempts::bigint, claims::bigint, coalesce(last_error, '')`
 
 // List returns rows in their order, without their values.
 func (o *Operator) List(ctx context.Context, f Filter) (list []Row, err error) {
@@ -105,8 +106,12 @@ func scanRow(scan func(...any) error) (r Row, err error) {
 	var headers []byte
 	var state string
 	var bucket, attempts, claims int64
-	if err := scan(&r.Number, &r.Event.ID, &r.Event.Topic, &r.Event.Key, &headers, &state, &bucket, &r.CreatedAt, &attempts, &claims, &r.LastError, &r.Event.Value); err != nil {
+	var partition *int64
+	if err := scan(&r.Number, &r.Event.ID, &r.Event.Topic, &r.Event.Key, &partition, &headers, &state, &bucket, &r.CreatedAt, &attempts, &claims, &r.LastError, &r.Event.Value); err != nil {
 		return r, err
+	}
+	if partition != nil {
+		r.Event.Partition = new(int32(*partition)) //nolint:gosec // the column is an integer
 	}
 	r.State, r.Bucket, r.Attempts, r.Claims = State(state), int(bucket), int(attempts), int(claims)
 	r.Event.Headers, _ = DecodeHeaders(headers) // what cannot be read is why it is blocked
@@ -222,7 +227,7 @@ func (o *Operator) lock(ctx context.Context, tx Tx, bucket int64) error {
 	}
 }
 
-// Edit changes the event of a row that is blocked, waits or was discarded, and has it sent. Its key must stay, since that is its place in
+// Edit changes the event of a row that is blocked, waits or was discarded, and has it sent: its topic, partition, value or headers. Its key must stay, since that is its place in
 // an order, and so must its id, by which consumers know it. The error wraps ErrInvalidEvent if it could not be sent.
 func (o *Operator) Edit(ctx context.Context, number int64, edit func(e *Event) error) error {
 	row, err := o.Show(ctx, number)
@@ -244,14 +249,22 @@ func (o *Operator) Edit(ctx context.Context, number int64, edit func(e *Event) e
 		if err := e.validate(1 << 30); err != nil {
 			return 0, fmt.Errorf("outbox: %w", err)
 		}
-		n, err := tx.Exec(ctx, o.tables.in(`update {event} set topic = $1::text, payload = $2::bytea, headers = $3::bytea, status = 'PENDING', claims = 0, last_error = null
-where id = any($4::text::bigint[]) and status in ('PENDING', 'BLOCKED', 'DEAD')`), e.Topic, nullable(e.Value), EncodeHeaders(e.Headers), numbers([]int64{number}))
+		n, err := tx.Exec(ctx, o.tables.in(`update {event} set topic = $1::text, payload = $2::bytea, headers = $3::bytea, partition = $5::text::int, status = 'PENDING', claims = 0, last_error = null
+where id = any($4::text::bigint[]) and status in ('PENDING', 'BLOCKED', 'DEAD')`), e.Topic, nullable(e.Value), EncodeHeaders(e.Headers), numbers([]int64{number}), partitionText(e.Partition))
 		if err == nil && n == 0 {
 			err = fmt.Errorf("outbox: %w: number %d is %s now", ErrNoRow, number, now.State)
 		}
 		return n, err
 	})
 	return err
+}
+
+// partitionText is an argument for a partition.
+func partitionText(p *int32) any {
+	if p == nil {
+		return nil
+	}
+	return strconv.Itoa(int(*p))
 }
 
 // nullable keeps null from becoming no bytes.

@@ -66,17 +66,18 @@ func TestEdit(t *testing.T) {
 	must(t, write(t.Context(), commit, strange[0]))
 	f.exec("update outbox_event set status = 'BLOCKED', last_error = 'x'")
 	must(t, op.Edit(t.Context(), 1, func(e *outbox.Event) error {
-		e.Topic, e.Value, e.Headers = "other", nil, []outbox.Header{{Key: "edited"}}
+		e.Topic, e.Value, e.Headers, e.Partition = "other", nil, []outbox.Header{{Key: "edited"}}, new(int32(7))
 		return nil
 	}))
 	row, err := op.Show(t.Context(), 1)
 	must(t, err)
-	if want := (outbox.Event{ID: "plain", Topic: "other", Key: []byte("k"), Headers: []outbox.Header{{Key: "edited"}}}); !same(row.Event, want) || row.State != outbox.Pending || row.LastError != "" {
+	if want := (outbox.Event{ID: "plain", Topic: "other", Key: []byte("k"), Headers: []outbox.Header{{Key: "edited"}}, Partition: new(int32(7))}); !same(row.Event, want) || row.State != outbox.Pending || row.LastError != "" {
 		t.Errorf("%+v", row)
 	}
 	for name, edit := range map[string]func(e *outbox.Event) error{
 		"id":    func(e *outbox.Event) error { e.ID = "other"; return nil },
 		"key":   func(e *outbox.Event) error { e.Key = nil; return nil },
+		"place": func(e *outbox.Event) error { e.Partition = new(int32(-1)); return nil },
 		"topic": func(e *outbox.Event) error { e.Topic = "not a topic"; return nil },
 	} {
 		if err := op.Edit(t.Context(), 1, edit); !errors.Is(err, outbox.ErrInvalidEvent) {

@@ -1,10 +1,21 @@
 package outbox
 
 import (
+	"cmp"
 	"math/rand/v2"
 
 	"github.com/IBM/sarama"
 )
+
+// partitioners are what the names of Config mean.
+var partitioners = map[Partitioner]sarama.PartitionerConstructor{
+	HashPartitioner: sarama.NewHashPartitioner, Murmur2Partitioner: sarama.NewMurmur2Partitioner, CRC32Partitioner: sarama.NewConsistentCRCHashPartitioner,
+}
+
+// partitionerOf is that of a topic.
+func (c *Config) partitionerOf(topic string) sarama.PartitionerConstructor {
+	return partitioners[cmp.Or(c.Partitioners[topic], c.Partitioner)]
+}
 
 // partitioner chooses the partitions of a topic, for one batch.
 type partitioner struct {

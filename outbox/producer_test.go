@@ -203,35 +203,6 @@ func TestProducerIsRetired(t *testing.T) {
 	}
 }
 
-// The same keys go to the same partitions as by the clients that share the topic.
-func TestPartitioners(t *testing.T) {
-	t.Parallel()
-	for p, of := range map[outbox.Partitioner]sarama.PartitionerConstructor{outbox.HashPartitioner: sarama.NewHashPartitioner, outbox.Murmur2Partitioner: sarama.NewMurmur2Partitioner} {
-		t.Run(string(p), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 7)
-			var events []outbox.Event
-			for i := range 50 {
-				events = append(events, outbox.Event{Topic: b.topic, Key: []byte(fmt.Sprint("key ", i))})
-			}
-			must(t, b.write(t.Context(), commit, events...))
-			cfg := b.config(outbox.SinglePhase)
-			cfg.Partitioner = p
-			start(t, cfg)
-			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
-			list, err := outboxtest.Records(b.b.Addrs, b.topic)
-			must(t, err)
-			for _, msg := range list {
-				want, err := of(b.topic).Partition(&sarama.ProducerMessage{Key: sarama.ByteEncoder(msg.Key)}, 7)
-				must(t, err)
-				if msg.Partition != want {
-					t.Errorf("%s is in partition %d, want %d", msg.Key, msg.Partition, want)
-				}
-			}
-		})
-	}
-}
-
 // Compression is the user's to choose.
 func TestCompression(t *testing.T) {
 	t.Parallel()

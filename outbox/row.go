@@ -16,6 +16,7 @@ type row struct {
 	eventID   string
 	payload   []byte
 	headers   []Header
+	named     *int64 // the partition that the event names
 	partition int32
 
 	outcome outcome

@@ -88,6 +88,9 @@ func (r *running) prepare(ctx context.Context) error {
 				return r.explained(err)
 			}
 		}
+		if _, err := tx.Exec(ctx, r.sql.columns); err != nil {
+			return r.explained(err)
+		}
 		return r.checkMode(ctx, tx)
 	})
 }
@@ -206,7 +209,7 @@ func isMisconfigured(err error) bool {
 // explained adds what to do about a table that is missing.
 func (r *running) explained(err error) error {
 	switch sqlstate.Of(err) {
-	case "42P01", "3F000":
+	case "42P01", "42703", "3F000":
 		return fmt.Errorf("%w: run the SQL of schema.Postgres.SQL(cfg, schema.Outbox)", err)
 	case "42501":
 		return fmt.Errorf("%w: grant select, insert, update and delete on %s, %s and %s to the relay's role", err, r.tables.event, r.tables.lease, r.tables.mode)

@@ -16,7 +16,7 @@ type statements struct {
 	lease, takeBack, claim                     string
 	markDelete, markPublish, giveBack, unlease string
 	cleanUp, sweep, sweepLock                  string
-	declare, mode, seed                        string
+	declare, columns, mode, seed               string
 	backlog, oldest                            string
 }
 
@@ -39,9 +39,9 @@ where exists (select from {event} where status = 'PENDING' and bucket = b.bucket
 		lock: t.in(`select b.bucket from unnest($1::text::bigint[]) as b(bucket)
 where (select m.mode from {mode} m where m.only_row) = '` + string(mode) + `' and pg_try_advisory_xact_lock(hashoid($2::text::regclass), b.bucket::int)`),
 
-		candidates: t.in(`select c.bucket::bigint, c.id, c.topic, c.partition_key, c.size::bigint, c.claims::bigint
+		candidates: t.in(`select c.bucket::bigint, c.id, c.topic, c.partition_key, c.size::bigint, c.claims::bigint, c.partition
 from unnest($1::text::bigint[], $2::text::bigint[]) as b(bucket, most) cross join lateral (
-  select o.bucket, o.id, o.topic, o.partition_key, coalesce(octet_length(o.payload), 0) + octet_length(o.headers) + octet_length(o.event_id) as size, o.claims
+  select o.bucket, o.id, o.topic, o.partition_key, coalesce(octet_length(o.payload), 0) + octet_length(o.headers) + octet_length(o.event_id) as size, o.claims, o.partition::bigint
   from {event} o
   where o.status = 'PENDING' and o.bucket = b.bucket and (o.partition_key is null or not exists (
     select from {event} h where h.status = 'BLOCKED' and h.bucket = o.bucket and h.topic = o.topic and h.partition_key = o.partition_key and h.id < o.id))
@@ -90,6 +90,7 @@ update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.statu
   where status = 'PUBLISHED' and published_at < clock_timestamp() - $1::text::interval limit 5000 for update skip locked))`),
 
 		declare: t.in(`insert into {mode} (mode) values ('` + string(mode) + `') on conflict (only_row) do nothing`),
+		columns: t.in(`select partition, claims from {event} where false`), // of all versions of the table
 		mode:    t.in(`select mode from {mode}`),
 		seed:    t.in(`insert into {lease} (bucket) select generate_series(0, 63) on conflict (bucket) do nothing`),
 

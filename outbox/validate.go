@@ -50,12 +50,25 @@ func (c *Config) validate() (*sarama.Config, error) {
 	if c.Mode != SinglePhase && c.Mode != TwoPhase {
 		p.add("Config.Mode", "is %q: use SinglePhase or TwoPhase", c.Mode)
 	}
-	if c.Partitioner != HashPartitioner && c.Partitioner != Murmur2Partitioner {
-		p.add("Config.Partitioner", "is %q: use HashPartitioner or Murmur2Partitioner", c.Partitioner)
-	}
+	c.validatePartitioners(&p)
 	c.validateNumbers(&p)
 	sc := saramaConfig(&p, c)
 	return sc, errors.Join(p...)
+}
+
+func (c *Config) validatePartitioners(p *problems) {
+	const remedy = "use HashPartitioner, Murmur2Partitioner or CRC32Partitioner"
+	if partitioners[c.Partitioner] == nil {
+		p.add("Config.Partitioner", "is %q: "+remedy, c.Partitioner)
+	}
+	for topic, of := range c.Partitioners {
+		if err := validateTopic(topic); err != nil {
+			p.add("Config.Partitioners", "%v", err)
+		}
+		if partitioners[of] == nil {
+			p.add(fmt.Sprintf("Config.Partitioners[%q]", topic), "is %q: "+remedy, of)
+		}
+	}
 }
 
 func (c *Config) validateNumbers(p *problems) {

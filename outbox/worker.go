@@ -88,7 +88,7 @@ func (b *batch) candidates(ctx context.Context, tx Tx) error {
 	err := tx.Query(ctx, b.sql.candidates, []any{numbers(b.locked), numbers(limits)}, func(scan func(...any) error) error {
 		r := &row{}
 		found = append(found, r)
-		if err := scan(&r.bucket, &r.id, &r.topic, &r.key, &r.size, &r.claims); err != nil {
+		if err := scan(&r.bucket, &r.id, &r.topic, &r.key, &r.size, &r.claims, &r.named); err != nil {
 			return err
 		}
 		seen[r.bucket]++
@@ -111,9 +111,10 @@ func (b *batch) candidates(ctx context.Context, tx Tx) error {
 func (b *batch) preflight(found []*row) (taken map[int64]int) {
 	taken = map[int64]int{}
 	topics := map[string]topicState{}
+	places := keyPlaces{at: map[string]int32{}, later: keys{}}
 	size := 0
 	for _, r := range found {
-		if b.held.held(r) {
+		if b.held.held(r) || places.later.held(r) {
 			continue
 		}
 		r.size += recordOverhead + 2*headerOverhead + len(r.key) + len(IDHeader)
@@ -129,6 +130,9 @@ func (b *batch) preflight(found []*row) (taken map[int64]int) {
 			taken[r.bucket]++
 		case !ok:
 			b.held.hold(r)
+		case places.elsewhere(r): // it is sent when what stands before it is in Kafka
+			places.later.hold(r)
+			b.full = true
 		default:
 			size += r.size
 			b.rows = append(b.rows, r)
@@ -160,8 +164,42 @@ func (b *batch) sendable(r *row, topics map[string]topicState) (bool, error) {
 	if t.err != nil || t.wait {
 		return false, t.err
 	}
-	r.partition = t.choose.partition(r.key, t.partitions)
+	if err := r.choose(t); err != nil {
+		return false, err
+	}
 	return !b.holds.held(r.place()), nil
+}
+
+// choose has the row go to the partition that it names, if the topic has that, else to that of its key.
+func (r *row) choose(t topicState) error {
+	switch {
+	case r.named == nil || *r.named >= int64(t.partitions):
+		r.partition = t.choose.partition(r.key, t.partitions)
+	case *r.named < 0:
+		return fmt.Errorf("its partition is %d: there is none below 0", *r.named)
+	default:
+		r.partition = int32(*r.named) //nolint:gosec // less than t.partitions
+	}
+	return nil
+}
+
+// keyPlaces are the partitions of the keys of a batch, and those of which the rest waits for the next one.
+type keyPlaces struct {
+	at    map[string]int32
+	later keys
+}
+
+// elsewhere reports whether rows of its key go to another partition in this batch.
+func (k *keyPlaces) elsewhere(r *row) bool {
+	key := r.orderKey()
+	if key == "" {
+		return false
+	}
+	at, known := k.at[key]
+	if !known {
+		k.at[key] = r.partition
+	}
+	return known && at != r.partition
 }
 
 func (b *batch) topic(name string) topicState {
@@ -185,7 +223,7 @@ func (b *batch) topic(name string) topicState {
 		return topicState{wait: true}
 	}
 	b.holds.release(whole)
-	return topicState{partitions: n, choose: newPartitioner(b.conf.Producer.Partitioner, name)}
+	return topicState{partitions: n, choose: newPartitioner(b.cfg.partitionerOf(name), name)}
 }
 
 // fetched reads rows with their values, which the statement has locked or claimed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/einmal-go/einmal/schema"
@@ -51,7 +52,7 @@ type Arrays int
 // The ways.
 const (
 	TextArrays   Arrays = iota // as PostgreSQL's text of an array: any driver can
-	NativeArrays               // as []string and [][]byte: pgx can
+	NativeArrays               // as []string, [][]byte and []*int32: pgx can
 )
 
 // Statement validates the events and returns the one statement that inserts them, and its arguments. Without events it returns "".
@@ -63,6 +64,7 @@ func (w *Writer) Statement(ctx context.Context, events []Event, arrays Arrays) (
 	n := len(events)
 	ids, topics := make([]string, n), make([]string, n)
 	keys, values, headers := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	partitions := make([]*int32, n)
 	for i, e := range events {
 		if e.ID == "" {
 			e.ID = NewID()
@@ -72,19 +74,20 @@ func (w *Writer) Statement(ctx context.Context, events []Event, arrays Arrays) (
 			return "", nil, fmt.Errorf("outbox: event %d of %d: %w", i+1, n, err)
 		}
 		ids[i], topics[i], keys[i], values[i], headers[i] = e.ID, e.Topic, e.Key, e.Value, EncodeHeaders(e.Headers)
+		partitions[i] = e.Partition
 	}
 	if arrays == NativeArrays {
-		return w.sql(""), []any{ids, topics, keys, values, headers}, nil
+		return w.sql(""), []any{ids, topics, keys, values, headers, partitions}, nil
 	}
-	return w.sql("::text"), []any{textArray(ids), textArray(topics), byteArray(keys), byteArray(values), byteArray(headers)}, nil
+	return w.sql("::text"), []any{textArray(ids), textArray(topics), byteArray(keys), byteArray(values), byteArray(headers), numberArray(partitions)}, nil
 }
 
 // sql is the statement. The rows get their numbers in the order of the events, and after the locks.
 func (w *Writer) sql(cast string) string {
-	text := `insert into ` + w.tables.event + ` (event_id, topic, partition_key, payload, headers)
-select e.event_id, e.topic, e.partition_key, e.payload, e.headers
-from unnest($1` + cast + `::text[], $2` + cast + `::text[], $3` + cast + `::bytea[], $4` + cast + `::bytea[], $5` + cast + `::bytea[])
-  with ordinality as e (event_id, topic, partition_key, payload, headers, place)`
+	text := `insert into ` + w.tables.event + ` (event_id, topic, partition_key, payload, headers, partition)
+select e.event_id, e.topic, e.partition_key, e.payload, e.headers, e.partition
+from unnest($1` + cast + `::text[], $2` + cast + `::text[], $3` + cast + `::bytea[], $4` + cast + `::bytea[], $5` + cast + `::bytea[], $6` + cast + `::int[])
+  with ordinality as e (event_id, topic, partition_key, payload, headers, partition, place)`
 	if w.lockKeys {
 		text = `with locked as materialized (
   select pg_advisory_xact_lock(key) from (select distinct hashtextextended(k.topic || chr(31) || encode(k.partition_key, 'hex'), 9) as key
@@ -131,6 +134,22 @@ func byteArray(list [][]byte) string {
 		text = append(text, `"\\x`...)
 		text = hex.AppendEncode(text, b)
 		text = append(text, '"')
+	}
+	return string(append(text, '}'))
+}
+
+// numberArray is PostgreSQL's text of an int[]; nil is null.
+func numberArray(list []*int32) string {
+	text := append(make([]byte, 0, 2+5*len(list)), '{')
+	for i, n := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if n == nil {
+			text = append(text, "NULL"...)
+			continue
+		}
+		text = strconv.AppendInt(text, int64(*n), 10)
 	}
 	return string(append(text, '}'))
 }

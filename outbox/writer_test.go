@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -21,9 +22,9 @@ import (
 var strange = []outbox.Event{
 	{ID: "plain", Topic: "t", Key: []byte("k"), Value: []byte("v"), Headers: []outbox.Header{{Key: "b", Value: []byte("1")}, {Key: "a", Value: []byte("2")}, {Key: "b", Value: []byte("3")}}},
 	{ID: `quotes " ' \ {} , NULL`, Topic: "t.a-b_c", Key: []byte{}, Value: []byte{}, Headers: []outbox.Header{{Key: "null", Value: nil}, {Key: "empty", Value: []byte{}}}},
-	{ID: "none", Topic: "T"},
+	{ID: "none", Topic: "T", Partition: new(int32)},
 	{ID: "bytes ä\u20ac", Topic: "t", Key: []byte{0, 255, '"', '\\', '{'}, Value: []byte("\x00\\x\xff{\"a\":\"a\",\"a\":1}")},
-	{ID: "null", Topic: "t", Key: []byte("NULL"), Value: []byte("NULL")},
+	{ID: "null", Topic: "t", Key: []byte("NULL"), Value: []byte("NULL"), Partition: new(int32(math.MaxInt32))},
 }
 
 // Every byte comes back, by each driver, through the relay's Database too; what is null and what is empty stays so.
@@ -52,11 +53,15 @@ func TestWriteKeepsEveryByte(t *testing.T) {
 func stored(t *testing.T, db outbox.Database, table string) (events []outbox.Event) {
 	t.Helper()
 	must(t, db.InTx(t.Context(), func(ctx context.Context, tx outbox.Tx) error {
-		return tx.Query(ctx, "select event_id, topic, partition_key, payload, headers from "+table+" order by id", nil, func(scan func(...any) error) error {
+		return tx.Query(ctx, "select event_id, topic, partition_key, partition::bigint, payload, headers from "+table+" order by id", nil, func(scan func(...any) error) error {
 			var e outbox.Event
 			var headers []byte
-			if err := scan(&e.ID, &e.Topic, &e.Key, &e.Value, &headers); err != nil {
+			var partition *int64
+			if err := scan(&e.ID, &e.Topic, &e.Key, &partition, &e.Value, &headers); err != nil {
 				return err
+			}
+			if partition != nil {
+				e.Partition = new(int32(*partition))
 			}
 			var err error
 			e.Headers, err = outbox.DecodeHeaders(headers)
@@ -70,6 +75,9 @@ func stored(t *testing.T, db outbox.Database, table string) (events []outbox.Eve
 func sameBytes(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 
 func same(a, b outbox.Event) bool {
+	if (a.Partition == nil) != (b.Partition == nil) || a.Partition != nil && *a.Partition != *b.Partition {
+		return false
+	}
 	return a.ID == b.ID && a.Topic == b.Topic && sameBytes(a.Key, b.Key) && sameBytes(a.Value, b.Value) &&
 		slices.EqualFunc(a.Headers, b.Headers, func(x, y outbox.Header) bool { return x.Key == y.Key && sameBytes(x.Value, y.Value) })
 }
