@@ -61,6 +61,12 @@ type TransportConfig struct {
 	// negative number hands over all answers as they arrive. Defaults to 1 MiB.
 	MaxAnswer int64
 
+	// RedirectHosts are the hosts, as they stand in a URL, to which a call may be sent by a redirect that keeps method and body (307
+	// and 308), beside the one that was called: they get the key, the body, and what else stands in the request. By default none: the
+	// call fails with a *Redirected. After any other redirect (301, 302, 303) it does so always, because an http.Client would go on with
+	// a GET. No redirect is followed from https to http.
+	RedirectHosts []string
+
 	// Again says whether an answer asks for another attempt. It must not read the body. Defaults to Again: 408, 409, 425, 429
 	// and 5xx.
 	Again func(*http.Response) bool
@@ -85,7 +91,10 @@ type Retry struct {
 // A call has a key if its context (WithKey) or its own header field has one. It is repeated after errors of the connection,
 // time-outs, and the answers 408, 409 (the first request is still in progress), 425, 429 and 5xx, never after another 4xx. When
 // attempts or time are used up, the last answer is returned as it is; without an answer, a *GaveUp. Neither says that the call
-// had no effect: return an error from the handler, and the next delivery of the event calls with the same key.
+// had no effect: return an error from the handler, and the next delivery of the event calls with the same key. An error of a call of which
+// nothing was sent wraps ErrNotSent.
+//
+// A redirect is not followed by a request that is another one: see Redirected.
 //
 // The key is sent with all methods but GET, HEAD, OPTIONS and TRACE. A request without a key goes to the base transport untouched,
 // once. Set keys only for servers that honour them: to others a repetition is another call. net/http too repeats a request that
@@ -162,14 +171,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		closeBody(req)
-		return nil, err
+		return nil, &notSent{err}
 	}
 	if !keyed {
 		return t.base.RoundTrip(req)
 	}
 	body, err := newBody(req, t.cfg.MaxBody)
 	if err != nil {
-		return nil, err
+		return nil, &notSent{err}
 	}
 	return newCall(t, req, body, value).run()
 }

@@ -1,8 +1,6 @@
 package idempotency
 
 import (
-	"crypto/tls"
-	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -59,9 +57,3 @@ func (c *TransportConfig) pause(n int, res *http.Response, r float64) time.Durat
 const farAway = 365 * 24 * time.Hour
 
 func draw() float64 { return rand.Float64() } //nolint:gosec // jitter
-
-// hopeless reports whether an error will come again whatever is repeated.
-func hopeless(err error) bool {
-	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return untrusted
-}

@@ -19,12 +19,13 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
+	trace  connTrace
 }
 
 func (c *call) attempt() *attempt {
 	limit := min(c.cfg.AttemptTimeout, c.cfg.Budget-time.Since(c.began))
 	a := &attempt{}
-	a.ctx, a.cancel = context.WithCancelCause(c.req.Context())
+	a.ctx, a.cancel = context.WithCancelCause(a.trace.in(c.req.Context()))
 	a.timer = time.AfterFunc(limit, func() { a.cancel(timeoutError(limit)) })
 	if err := a.send(c); err != nil {
 		a.fail(err)
@@ -53,6 +54,9 @@ func (a *attempt) send(c *call) error {
 	}
 	return nil
 }
+
+// sent reports whether something of the attempt may have arrived.
+func (a *attempt) sent() bool { return a.err == nil || !refusedByClient(a.err) && a.trace.maybeSent() }
 
 // read takes the body into memory. Of one that is longer than limit, the rest is left where it is.
 func (a *attempt) read(limit int64) error {

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,10 +17,16 @@ type call struct {
 	value    string // of the field
 	began    time.Time
 	attempts int
+	sent     bool // an attempt has got a connection: something of it may have arrived
 }
 
+// newCall begins a call, or goes on with one that a redirect has led to req.
 func newCall(t *Transport, req *http.Request, body *body, value string) *call {
-	return &call{Transport: t, req: req, body: body, value: value, began: time.Now()}
+	c := &call{Transport: t, req: req, body: body, value: value, began: time.Now()}
+	if first := before(req); first != nil {
+		c.began, c.attempts, c.sent = first.began, first.attempts-1, true
+	}
+	return c
 }
 
 // run makes attempts until one is definite or there may be no other.
@@ -27,6 +34,7 @@ func (c *call) run() (*http.Response, error) {
 	for {
 		c.attempts++
 		a := c.attempt()
+		c.sent = c.sent || a.sent()
 		if !c.again(a) {
 			return c.end(a)
 		}
@@ -37,7 +45,7 @@ func (c *call) run() (*http.Response, error) {
 		a.drain()
 		c.tell(a, wait)
 		if err := sleep(c.req.Context(), wait); err != nil {
-			return nil, &GaveUp{Attempts: c.attempts, Err: fmt.Errorf("%w, while waiting after %s", err, a)}
+			return nil, &GaveUp{Attempts: c.attempts, Err: c.unsent(fmt.Errorf("%w, while waiting after %s", err, a))}
 		}
 	}
 }
@@ -64,10 +72,21 @@ func (c *call) fits(wait time.Duration) bool {
 // end hands over the last attempt.
 func (c *call) end(a *attempt) (*http.Response, error) {
 	res, err := a.handOver(c.req)
-	if err != nil && c.attempts > 1 {
+	if err == nil {
+		return c.follow(res)
+	}
+	if err = c.unsent(err); c.attempts > 1 {
 		err = &GaveUp{Attempts: c.attempts, Err: err}
 	}
-	return res, err
+	return nil, err
+}
+
+// unsent says of an error that no attempt was sent, if that is so.
+func (c *call) unsent(err error) error {
+	if c.sent {
+		return err
+	}
+	return &notSent{err}
 }
 
 func (c *call) tell(a *attempt, wait time.Duration) {
@@ -101,21 +120,23 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// GaveUp is the error of a call that was repeated and still has no answer. It does not say that the call had no effect.
+// GaveUp is the error of a call that was repeated and still has no answer. It does not say that the call had no effect, unless it wraps
+// ErrNotSent.
 type GaveUp struct {
 	Attempts int
 	Err      error // of the last attempt, or of the context that ended between two
 }
 
 func (e *GaveUp) Error() string {
-	return fmt.Sprintf("no answer after %d attempts, the call may have taken effect: %v", e.Attempts, e.Err)
+	effect := ", the call may have taken effect"
+	if errors.Is(e.Err, ErrNotSent) {
+		effect = "" // which Err says
+	}
+	return fmt.Sprintf("no answer after %d attempts%s: %v", e.Attempts, effect, e.Err)
 }
 
 // Unwrap returns Err.
 func (e *GaveUp) Unwrap() error { return e.Err }
 
 // Timeout reports whether the last attempt ended by a time-out, for url.Error.
-func (e *GaveUp) Timeout() bool {
-	t, ok := e.Err.(interface{ Timeout() bool })
-	return ok && t.Timeout()
-}
+func (e *GaveUp) Timeout() bool { return isTimeout(e.Err) }

@@ -258,6 +258,9 @@ func TestGaveUpWithoutAnAnswer(t *testing.T) {
 	if !ok || gaveUp.Attempts != 4 || gaveUp.Err == nil {
 		t.Fatalf("%v, want GaveUp after 4 attempts", err)
 	}
+	if !errors.Is(err, idempotency.ErrNotSent) || strings.Contains(err.Error(), "taken effect") {
+		t.Errorf("%v, want an error that says that nothing was sent", err)
+	}
 	if strings.Contains(err.Error(), "secret-key") {
 		t.Errorf("the error tells the key: %v", err)
 	}

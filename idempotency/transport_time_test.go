@@ -333,39 +333,6 @@ func TestAnswersOverTheLimit(t *testing.T) {
 	})
 }
 
-func TestRedirectsKeepTheKey(t *testing.T) {
-	t.Parallel()
-	var calls []*http.Request
-	mux := http.NewServeMux()
-	mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) {
-		calls = append(calls, r)
-		http.Redirect(w, r, "/new", http.StatusTemporaryRedirect)
-	})
-	mux.HandleFunc("/new", func(w http.ResponseWriter, r *http.Request) {
-		calls = append(calls, r)
-		if len(calls) == 2 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		http.Redirect(w, r, "/seen", http.StatusSeeOther)
-	})
-	mux.HandleFunc("/seen", func(w http.ResponseWriter, r *http.Request) {
-		calls = append(calls, r)
-		_, _ = io.WriteString(w, "done")
-	})
-	if status, body := do(t, clientOf(t, quick()), post(t.Context(), serve(t, mux)+"/old", "key-1", "body")); status != 200 || body != "done" {
-		t.Fatalf("answer %d %q", status, body)
-	}
-	var got []string
-	for _, r := range calls {
-		got = append(got, r.Method+" "+r.URL.Path+" "+r.Header.Get("Idempotency-Key"))
-	}
-	want := `POST /old "key-1",POST /new "key-1",POST /new "key-1",GET /seen `
-	if strings.Join(got, ",") != want {
-		t.Errorf("calls %q, want %q", got, want)
-	}
-}
-
 func TestAnUntrustedCertificateIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	h := &statuses{codes: []int{200}}
