@@ -1,4 +1,3 @@
-// Package docs checks the project's documents: every Go snippet compiles, every link leads somewhere.
 package docs
 
 import (
