@@ -45,6 +45,16 @@ func (m *model) open() []int64 {
 	return open
 }
 
+// ahead counts from the oldest open message on.
+func (m *model) ahead() int {
+	for i, offset := range m.delivered {
+		if !m.done[offset] {
+			return len(m.delivered) - i
+		}
+	}
+	return 0
+}
+
 func (m *model) committable() (offset int64, ok bool) {
 	for _, d := range m.delivered {
 		if !m.done[d] {
@@ -94,6 +104,12 @@ func (p *pair) compare(t failer) {
 	open := p.model.open()
 	if p.tracker.InFlight() != len(open) {
 		t.Fatalf("InFlight() = %d, want %d", p.tracker.InFlight(), len(open))
+	}
+	if want := p.model.ahead(); p.tracker.Ahead() != want {
+		t.Fatalf("Ahead() = %d, want %d", p.tracker.Ahead(), want)
+	}
+	if w := p.tracker.window.len; w > 2*len(open)+minRing {
+		t.Fatalf("%d messages are remembered, of which %d are open", w, len(open))
 	}
 	oldest, ok := p.tracker.Oldest()
 	if ok != (len(open) > 0) || ok && oldest != open[0] {

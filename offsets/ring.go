@@ -1,11 +1,14 @@
 package offsets
 
-// minRing is the smallest size of a ring that is not empty: 256 bytes.
+// minRing is the smallest size of a ring that is not empty: 512 bytes.
 const minRing = 16
 
+// entry is a message, with those behind it that are done and were merged into it.
 type entry struct {
-	offset int64
-	done   bool
+	offset   int64
+	last     int64 // the offset of the last of them
+	messages int   // itself included
+	done     bool
 }
 
 // ring is a queue of entries in one slice, the length of which is zero or a power of two.
@@ -19,10 +22,10 @@ type ring struct {
 // at returns the i-th oldest entry.
 func (r *ring) at(i int) *entry { return &r.slots[(r.first+i)&(len(r.slots)-1)] }
 
-func (r *ring) push(offset int64) {
+func (r *ring) push(e entry) {
 	r.fit()
 	r.len++
-	*r.at(r.len - 1) = entry{offset: offset}
+	*r.at(r.len - 1) = e
 }
 
 func (r *ring) pop() entry {
@@ -30,6 +33,23 @@ func (r *ring) pop() entry {
 	r.first = (r.first + 1) & (len(r.slots) - 1)
 	r.len--
 	return e
+}
+
+// merge adds each entry that is done to the open one before it. The first must be open.
+func (r *ring) merge() {
+	kept := 0
+	for i := range r.len {
+		e := *r.at(i)
+		if !e.done {
+			*r.at(kept) = e
+			kept++
+			continue
+		}
+		before := r.at(kept - 1)
+		before.last = e.last
+		before.messages += e.messages
+	}
+	r.len = kept
 }
 
 // fit makes room for one more entry, and gives half of the slots back once three quarters of them have been empty for a

@@ -22,15 +22,16 @@ var (
 
 // Tracker follows the messages of one partition from their delivery to their end. The zero value is ready to use.
 //
-// Deliver takes constant time, Done time logarithmic in the distance between the oldest open message and the newest one,
-// both amortized. Memory, 16 bytes a message, grows with that same distance, because what is finished behind a stuck
-// message must be remembered: whoever delivers bounds it. It shrinks again some time after the distance has; in a steady
-// state nothing is allocated.
+// Deliver takes constant time, Done time logarithmic in the number of open messages, both amortized. So does memory, at most
+// 80 bytes, grow with the number of open messages alone: what has finished behind an open message is kept as a number of that
+// message, so a message that stays open for ever costs nothing for what passes it. Memory shrinks again some time after the
+// number has; in a steady state nothing is allocated.
 //
 // A Tracker is not safe for concurrent use. After an error it is as it was before the call.
 type Tracker struct {
-	window ring  // from the oldest open message to the newest delivered one; its first is always open
+	window ring  // the open messages, in order, and some that are done; its first is always open
 	open   int   // messages in window that are not done
+	ahead  int   // what Ahead returns
 	next   int64 // the lowest offset that Deliver accepts
 	commit int64 // what Committable returns; 0 while nothing may be committed, as the lowest possible value is 1
 }
@@ -44,8 +45,9 @@ func (t *Tracker) Deliver(offset int64) error {
 	if offset < t.next {
 		return fmt.Errorf("%w: %d was delivered after %d", ErrNotAscending, offset, t.next-1)
 	}
-	t.window.push(offset)
+	t.window.push(entry{offset: offset, last: offset, messages: 1})
 	t.open++
+	t.ahead++
 	t.next = offset + 1
 	return nil
 }
@@ -59,7 +61,12 @@ func (t *Tracker) Done(offset int64) error {
 	t.window.at(i).done = true
 	t.open--
 	for t.window.len > 0 && t.window.at(0).done {
-		t.commit = t.window.pop().offset + 1
+		e := t.window.pop()
+		t.commit = e.last + 1
+		t.ahead -= e.messages
+	}
+	if t.window.len > 2*t.open+minRing {
+		t.window.merge()
 	}
 	return nil
 }
@@ -78,7 +85,7 @@ func (t *Tracker) Committable() (offset int64, ok bool) { return t.commit, t.com
 
 // Ahead returns how many messages were delivered from the oldest open one on, finished ones included: what is delivered again
 // if the partition is lost now. It is 0 if nothing is open.
-func (t *Tracker) Ahead() int { return t.window.len }
+func (t *Tracker) Ahead() int { return t.ahead }
 
 // InFlight returns how many messages were delivered and are not done.
 func (t *Tracker) InFlight() int { return t.open }

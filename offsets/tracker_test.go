@@ -42,7 +42,33 @@ func TestZeroTrackerIsEmpty(t *testing.T) {
 	newPair().compare(t)
 }
 
-// A message that is stuck while all others finish makes the tracker remember them; later it must forget the space too.
+// A message that is stuck for hours, while 20 million pass it side by side, costs no memory for them.
+func TestStuckMessageCostsNoMemory(t *testing.T) {
+	t.Parallel()
+	const behind, atOnce = 20_000_000, 16
+	var tr Tracker
+	must(t, tr.Deliver(0))
+	for first := int64(1); first < behind; first += 2 * atOnce {
+		for i := range int64(atOnce) {
+			must(t, tr.Deliver(first+2*i)) // each second offset was compacted away
+		}
+		for i := int64(atOnce - 1); i >= 0; i-- {
+			must(t, tr.Done(first+2*i))
+		}
+	}
+	if tr.Ahead() != 1+behind/2 || tr.InFlight() != 1 {
+		t.Fatalf("%d ahead, %d in flight", tr.Ahead(), tr.InFlight())
+	}
+	if n := len(tr.window.slots); n > 4*minRing {
+		t.Errorf("%d slots", n)
+	}
+	must(t, tr.Done(0))
+	if offset, _ := tr.Committable(); offset != behind || tr.Ahead() != 0 {
+		t.Errorf("Committable() = %d with %d ahead, want %d", offset, tr.Ahead(), behind)
+	}
+}
+
+// A message that is stuck while all others, delivered before, finish: the space that they took is given back later.
 func TestStuckMessage(t *testing.T) {
 	t.Parallel()
 	const behind = 100_000
