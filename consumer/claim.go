@@ -49,8 +49,9 @@ type claim struct {
 
 	fetchErrAt time.Time // when the last of these came
 
-	paused   bool
+	pausedBy Limit     // "" if it is not
 	pausedAt time.Time // or when countPause was last called
+	heldBack heldBack
 
 	revoked time.Time     // when it became known that the partition goes
 	stopped bool          // no message starts any more

@@ -16,7 +16,7 @@ func TestZeroFieldsAreTheDocumentedDefaults(t *testing.T) {
 	if cfg.DrainTimeout != 8*time.Second || cfg.StartTimeout != 30*time.Second || cfg.Logger != slog.Default() {
 		t.Errorf("defaults: DrainTimeout %v, StartTimeout %v, Logger %v", cfg.DrainTimeout, cfg.StartTimeout, cfg.Logger)
 	}
-	if want := (Limits{PartitionBytes: 16 << 20, Messages: 100_000, Bytes: 256 << 20, Ahead: 10_000}); cfg.Limits != want { // PartitionMessages is the topic's
+	if want := (Limits{PartitionBytes: 16 << 20, Messages: 100_000, Bytes: 256 << 20, Ahead: 20_000_000}); cfg.Limits != want { // PartitionMessages is the topic's
 		t.Errorf("default limits: %+v, want %+v", cfg.Limits, want)
 	}
 	log := slog.New(slog.DiscardHandler)

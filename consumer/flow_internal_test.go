@@ -150,3 +150,39 @@ func TestStuckClaimsAreForgotten(t *testing.T) {
 		t.Errorf("%d claims are kept for ever, each with its queue", len(r.stuckClaims))
 	}
 }
+
+// With the defaults a message that fails for ever does not hold up the others of its partition for hours at 2,000 a second.
+func TestDefaultAheadIsHours(t *testing.T) {
+	t.Parallel()
+	for _, order := range []Order{Unordered, KeyOrder} {
+		cl, _ := testClaim(order, func(_ context.Context, m *Message) error {
+			if m.Offset == 0 {
+				return RetryAfter(time.Hour, context.DeadlineExceeded)
+			}
+			return nil
+		})
+		g := &pauses{paused: map[int32]bool{}}
+		cl.group = g
+		if got := cl.run.cfg.Limits.Ahead; got < 2*3600*2000 {
+			t.Fatalf("Limits.Ahead is %d by default", got)
+		}
+		var next int64
+		for range 40 { // far beyond all that may be held
+			offsets := make([]int64, 500)
+			for i := range offsets {
+				offsets[i] = next
+				if next++; order == KeyOrder && next%4 == 0 && next > 0 {
+					next++ // not the key of the stuck one
+				}
+			}
+			feed(cl, offsets...)
+			soon(t, "all but one finish", func() bool { return cl.status().Held == 1 })
+			if g.is(0) {
+				t.Fatalf("%v: paused at %d by %q", order, next, cl.status().PausedBy)
+			}
+		}
+		if s := cl.status(); s.Ahead != 20_000 || s.PausedBy != "" {
+			t.Errorf("%v: %d ahead, paused by %q", order, s.Ahead, s.PausedBy)
+		}
+	}
+}

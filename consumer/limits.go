@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"time"
 )
@@ -18,8 +19,11 @@ type Limits struct {
 	// Messages and Bytes bound all partitions together. A partition of which nothing is held is never paused for them, so
 	// that none starves. Defaults: 100,000 and 256 MiB.
 	Messages, Bytes int
-	// Ahead is how many messages of a partition may have been delivered from its oldest unfinished one on: so many are
-	// delivered again after a crash, and each costs a look-up of its record. Default: 10,000, some seconds of work.
+	// Ahead is how many messages of a partition may have been delivered from its oldest unfinished one on. So many are delivered
+	// again when the partition changes hands, by a crash or a rebalance, and each costs a look-up of its record; they cost
+	// no memory. Default: 20,000,000: one message that fails for ever lets the others of its partition pass for 2.8 hours at
+	// 2,000 a second, time enough for an alert to wake somebody. docs/failures.md has the cost of the repetition. When the
+	// limit is reached, the log and Status.PausedBy say so, and Status.Oldest names the message.
 	Ahead int
 }
 
@@ -28,7 +32,7 @@ const (
 	defaultPartitionBytes    = 16 << 20
 	defaultMessages          = 100_000
 	defaultBytes             = 256 << 20
-	defaultAhead             = 10_000
+	defaultAhead             = 20_000_000
 )
 
 func (l Limits) withDefaults() Limits {
@@ -62,7 +66,7 @@ func (l Limits) validate(p *problems) {
 // load is what all claims of a Consumer hold together.
 type load struct {
 	messages, bytes atomic.Int64
-	over            atomic.Bool // a claim is paused that waits for it to come down
+	awaited         atomic.Bool // a claim is paused that waits for it to come down
 }
 
 func (l *load) add(messages, bytes int) {
@@ -70,48 +74,106 @@ func (l *load) add(messages, bytes int) {
 	l.bytes.Add(int64(bytes))
 }
 
-// within reports whether the load is at most limits / divisor.
-func (l *load) within(limits Limits, divisor int64) bool {
-	return l.messages.Load() <= int64(limits.Messages)/divisor && l.bytes.Load() <= int64(limits.Bytes)/divisor
+// over returns which of limits / divisor the load is over, or "".
+func (l *load) over(limits Limits, divisor int64) Limit {
+	switch {
+	case l.messages.Load() > int64(limits.Messages)/divisor:
+		return LimitMessages
+	case l.bytes.Load() > int64(limits.Bytes)/divisor:
+		return LimitBytes
+	}
+	return ""
 }
 
-// within reports whether the claim is within its own limits / divisor. It is called under the lock.
-func (cl *claim) within(divisor int) bool {
+// Limit names a field of Limits.
+type Limit string
+
+// The limits that pause a partition.
+const (
+	LimitPartitionMessages Limit = "partition_messages"
+	LimitPartitionBytes    Limit = "partition_bytes"
+	LimitMessages          Limit = "messages"
+	LimitBytes             Limit = "bytes"
+	LimitAhead             Limit = "ahead"
+)
+
+// over returns which of its own limits / divisor the claim is over, or "". It is called under the lock.
+func (cl *claim) over(divisor int) Limit {
 	l := cl.run.cfg.Limits
-	return cl.held <= cl.topic.partitionMessages/divisor && cl.bytes <= l.PartitionBytes/divisor && cl.tracker.Ahead() <= l.Ahead/divisor
+	switch {
+	case cl.tracker.Ahead() > l.Ahead/divisor:
+		return LimitAhead
+	case cl.held > cl.topic.partitionMessages/divisor:
+		return LimitPartitionMessages
+	case cl.bytes > l.PartitionBytes/divisor:
+		return LimitPartitionBytes
+	}
+	return ""
 }
 
 // pauseIfOver is called under the lock when something was added.
 func (cl *claim) pauseIfOver() {
-	if cl.paused {
+	if cl.pausedBy != "" {
 		return
 	}
-	total := cl.run.load.within(cl.run.cfg.Limits, 1)
-	if cl.within(1) && (total || cl.held == 0) {
+	total := cl.run.load.over(cl.run.cfg.Limits, 1)
+	by := cl.over(1)
+	if by == "" && cl.held > 0 {
+		by = total
+	}
+	if by == "" {
 		return
 	}
-	if !total {
-		cl.run.load.over.Store(true)
+	if total != "" {
+		cl.run.load.awaited.Store(true)
 	}
-	cl.paused, cl.pausedAt = true, time.Now()
+	cl.pausedBy, cl.pausedAt = by, time.Now()
 	cl.group.Pause(cl.ref())
 	cl.run.hooks.partition(cl.run.hooks.hooks.Paused, cl)
 }
 
+// heldBack is what a claim knows of the message for which it is paused by Limits.Ahead.
+type heldBack struct {
+	is, told bool
+	offset   int64
+}
+
+// tellAhead logs which message so many others have passed that its partition is paused, once it has lasted from one call to the
+// next. It is called under the lock.
+func (cl *claim) tellAhead() {
+	it := cl.open.oldest
+	switch {
+	case cl.pausedBy != LimitAhead || it == nil:
+		cl.heldBack = heldBack{}
+		return
+	case !cl.heldBack.is || cl.heldBack.offset != it.offset:
+		cl.heldBack = heldBack{is: true, offset: it.offset}
+		return
+	}
+	if cl.heldBack.told {
+		return
+	}
+	cl.heldBack.told = true
+	cl.run.log.Warn("einmal: a message is unfinished, and as many as Limits.Ahead were delivered behind it: the partition is paused until it has finished",
+		cl.attrs(slog.Int64(attrOffset, it.offset), slog.Int("failed_attempts", it.attempts()), slog.Time("since", it.fetched), slog.Int("ahead", cl.tracker.Ahead()))...)
+}
+
 // resumeIfLow is called under the lock when something was finished, here or elsewhere.
 func (cl *claim) resumeIfLow() {
-	if !cl.paused || cl.stopped {
+	if cl.pausedBy == "" || cl.stopped {
 		return
 	}
-	if !cl.within(2) {
+	if by := cl.over(2); by != "" {
+		cl.pausedBy = by
 		return
 	}
-	if cl.held > 0 && !cl.run.load.within(cl.run.cfg.Limits, 2) {
-		cl.run.load.over.Store(true) // what it still holds may be stuck: whoever brings the load down has to look at it again
+	if by := cl.run.load.over(cl.run.cfg.Limits, 2); cl.held > 0 && by != "" {
+		cl.pausedBy = by
+		cl.run.load.awaited.Store(true) // what it still holds may be stuck: whoever brings the load down has to look at it again
 		return
 	}
 	cl.countPause(time.Now())
-	cl.paused = false
+	cl.pausedBy = ""
 	cl.group.Resume(cl.ref())
 	cl.run.hooks.partition(cl.run.hooks.hooks.Resumed, cl)
 }
@@ -122,7 +184,7 @@ func (cl *claim) report() {
 	r := cl.run
 	r.load.add(cl.held-cl.reported.messages, cl.bytes-cl.reported.bytes)
 	cl.reported.messages, cl.reported.bytes = cl.held, cl.bytes
-	if r.load.over.Load() && r.load.within(r.cfg.Limits, 2) && r.load.over.CompareAndSwap(true, false) {
+	if r.load.awaited.Load() && r.load.over(r.cfg.Limits, 2) == "" && r.load.awaited.CompareAndSwap(true, false) {
 		go r.resumeOthers()
 	}
 }

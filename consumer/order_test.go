@@ -1,9 +1,12 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -219,6 +222,8 @@ func TestAheadIsBounded(t *testing.T) {
 		}), consumer.Unordered, 4)
 		cfg.Limits.Ahead = 200
 		cfg.Sarama = func(c *sarama.Config) { c.Consumer.Fetch.Default = 4096 }
+		var lines lockedBuffer
+		cfg.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		var paused, resumed atomic.Int32
 		cfg.Hooks.Paused = func(string, int32) { paused.Add(1) }
 		cfg.Hooks.Resumed = func(string, int32) { resumed.Add(1) }
@@ -227,9 +232,13 @@ func TestAheadIsBounded(t *testing.T) {
 			p := m.Status().Partitions
 			return len(p) == 1 && p[0].Paused && p[0].Held == 1
 		})
+		if p := m.Status().Partitions[0]; p.PausedBy != consumer.LimitAhead || p.Oldest != 0 {
+			t.Errorf("paused by %q, the oldest is %d", p.PausedBy, p.Oldest)
+		}
 		if n := s.len(); n >= 1999 {
 			t.Errorf("%d messages were handled beyond the stuck one", n)
 		}
+		eventually(t, "the log names the message", func() bool { return strings.Contains(lines.String(), "Limits.Ahead") })
 		healed.Store(true)
 		eventually(t, "all are handled", func() bool { return s.len() == 2000 })
 		if err := m.stop(); err != nil {
@@ -237,6 +246,9 @@ func TestAheadIsBounded(t *testing.T) {
 		}
 		if paused.Load() == 0 || resumed.Load() != paused.Load() {
 			t.Errorf("%d times paused and %d times resumed", paused.Load(), resumed.Load())
+		}
+		if text := lines.String(); strings.Count(text, "Limits.Ahead") != 1 || !strings.Contains(text, "messaging.kafka.offset=0 ") || !strings.Contains(text, topic) {
+			t.Errorf("the log does not name the message once:\n%s", text)
 		}
 	})
 }
@@ -306,4 +318,22 @@ func TestBytesAreBounded(t *testing.T) {
 			eventually(t, "all are handled", func() bool { return h.len() == 1600 })
 		})
 	}
+}
+
+// lockedBuffer is safe for concurrent use.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -40,6 +40,7 @@ type PartitionStatus struct {
 	Parked    int       // of them: waiting for their next attempt
 	Ahead     int       // messages delivered from the oldest open one on, finished ones included
 	Paused    bool      // fetching is paused, because a limit is reached
+	PausedBy  Limit     // which one keeps it so; empty if none does. Of LimitAhead, Oldest is the message that holds back the others
 	Progress  time.Time // when a message last finished, or Assigned
 	LastError error     // of the attempt that failed last, nil if none has
 
@@ -74,7 +75,7 @@ func (cl *claim) status() PartitionStatus {
 	s := PartitionStatus{
 		Topic: cl.topic.name, Partition: cl.partition, Assigned: cl.since, Lag: cl.lag(),
 		Held: cl.held, Bytes: cl.bytes, Running: len(cl.running), Parked: len(cl.parked), Ahead: cl.tracker.Ahead(),
-		Paused: cl.paused, Progress: cl.progress, LastError: cl.lastErr,
+		Paused: cl.pausedBy != "", PausedBy: cl.pausedBy, Progress: cl.progress, LastError: cl.lastErr,
 		Oldest: -1, Next: -1,
 	}
 	if time.Since(cl.fetchErrAt) < fetchErrFresh {

@@ -73,6 +73,7 @@ type partitionJSON struct {
 	Parked        int          `json:"parked"`
 	Ahead         int          `json:"ahead"`
 	Paused        bool         `json:"paused"`
+	PausedBy      Limit        `json:"paused_by,omitempty"`
 	Progress      time.Time    `json:"progress"`
 	LastErrorType string       `json:"last_error_type,omitempty"`
 	FetchError    string       `json:"fetch_error,omitempty"`
@@ -101,7 +102,7 @@ type failingJSON struct {
 func (p *PartitionStatus) json(now time.Time) partitionJSON {
 	j := partitionJSON{
 		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag),
-		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused,
+		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused, PausedBy: p.PausedBy,
 		Progress: p.Progress.UTC(), LastErrorType: errorKind(p.LastError), NextOffset: known(p.Next),
 	}
 	if p.FetchError != nil {

@@ -71,7 +71,7 @@ func (c *Consumer) totals() Totals {
 
 // countPause adds the time for which the claim has been paused since this was last called. It is called under the lock.
 func (cl *claim) countPause(now time.Time) {
-	if !cl.paused || cl.fenced {
+	if cl.pausedBy == "" || cl.fenced {
 		return
 	}
 	paused := now.Sub(cl.pausedAt)

@@ -76,6 +76,7 @@ func (cl *claim) late(now time.Time) (late map[int64]*attempting, stuck bool) {
 		cl.settle(now)
 	}
 	cl.countPause(now)
+	cl.tellAhead()
 	limit := cl.topic.limit
 	if limit == 0 {
 		return nil, false

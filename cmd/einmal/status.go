@@ -149,6 +149,7 @@ type consumerFacts struct {
 		Running    int        `json:"running"`
 		Parked     int        `json:"parked"`
 		Paused     bool       `json:"paused"`
+		PausedBy   string     `json:"paused_by"`
 		FetchError string     `json:"fetch_error"`
 		Next       *int64     `json:"next_offset"`
 		Oldest     *openFacts `json:"oldest_open"`

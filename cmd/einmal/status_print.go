@@ -60,7 +60,7 @@ func (c *consumerFacts) print(b *bytes.Buffer) {
 		}
 		var notes []string
 		if p.Paused {
-			notes = append(notes, "paused")
+			notes = append(notes, pausedNote(p.PausedBy))
 		}
 		if f := p.Failing; f != nil {
 			notes = append(notes, fmt.Sprintf("@%d failed %d times (%s)", f.Offset, f.Attempts, plain(f.ErrorType)))
@@ -71,6 +71,14 @@ func (c *consumerFacts) print(b *bytes.Buffer) {
 		fmt.Fprintf(w, "  %s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", plain(p.Topic), p.Partition, number(p.Lag), p.Held, p.Running, p.Parked, oldest, number(p.Next), strings.Join(notes, ", "))
 	}
 	_ = w.Flush() // to memory
+}
+
+// pausedNote says which limit has paused a partition, if the service tells.
+func pausedNote(by string) string {
+	if by == "" {
+		return "paused"
+	}
+	return "paused: " + plain(by)
 }
 
 func number(n *int64) string {

@@ -1,6 +1,7 @@
 // Command bench measures einmal beside the plain way, on the same servers and in the same run. See the README of this module.
 //
 //	go run ./cmd/bench dedup     # the full chain: one transaction per message
+//	go run ./cmd/bench repeat    # what a repeated message costs
 //	go run ./cmd/bench consume   # no database: what the runner itself costs
 //	go run ./cmd/bench observe   # what tracing and metrics cost
 //	go run ./cmd/bench janitor   # what deleting old records costs a consumer
@@ -17,6 +18,7 @@ import (
 )
 
 const usage = `usage: bench dedup [flags]     the full chain with a database, beside a plain loop
+       bench repeat [flags]    messages that are recorded already, as after a crash
        bench consume [flags]   an empty handler without a database, beside a bare consumer group
        bench work [flags]      10 ms of work per message: by key, and without order
        bench stores [flags]    the stores alone, beside pgbench
@@ -28,6 +30,7 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
 
 var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"dedup":   dedup,
+	"repeat":  repeat,
 	"consume": consume,
 	"work":    work,
 	"stores":  stores,
