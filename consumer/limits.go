@@ -132,8 +132,8 @@ func (cl *claim) pauseIfOver() {
 	cl.run.hooks.partition(cl.run.hooks.hooks.Paused, cl)
 }
 
-// heldBack is what a claim knows of the message for which it is paused by Limits.Ahead.
-type heldBack struct {
+// holdup is what a claim knows of the message for which it is paused by Limits.Ahead.
+type holdup struct {
 	is, told bool
 	offset   int64
 }
@@ -144,16 +144,16 @@ func (cl *claim) tellAhead() {
 	it := cl.open.oldest
 	switch {
 	case cl.pausedBy != LimitAhead || it == nil:
-		cl.heldBack = heldBack{}
+		cl.holdup = holdup{}
 		return
-	case !cl.heldBack.is || cl.heldBack.offset != it.offset:
-		cl.heldBack = heldBack{is: true, offset: it.offset}
-		return
-	}
-	if cl.heldBack.told {
+	case !cl.holdup.is || cl.holdup.offset != it.offset:
+		cl.holdup = holdup{is: true, offset: it.offset}
 		return
 	}
-	cl.heldBack.told = true
+	if cl.holdup.told {
+		return
+	}
+	cl.holdup.told = true
 	cl.run.log.Warn("einmal: a message is unfinished, and as many as Limits.Ahead were delivered behind it: the partition is paused until it has finished",
 		cl.attrs(slog.Int64(attrOffset, it.offset), slog.Int("failed_attempts", it.attempts()), slog.Time("since", it.fetched), slog.Int("ahead", cl.tracker.Ahead()))...)
 }
