@@ -51,7 +51,7 @@ type claim struct {
 
 	pausedBy Limit     // "" if it is not
 	pausedAt time.Time // or when countPause was last called
-	holdup holdup
+	holdup   holdup
 
 	revoked time.Time     // when it became known that the partition goes
 	stopped bool          // no message starts any more
