@@ -61,7 +61,7 @@ func (t *topic) judge(ctx context.Context, offset int64, h history, err error) *
 	_, f.waits = Due(err)
 	switch {
 	case asked:
-		f.delay = max(0, delay)
+		f.delay = askedDelay(delay, f.waits)
 	case t.onFailure == Stop:
 		return f
 	default:

@@ -22,6 +22,10 @@ func (e *permanent) Unwrap() error { return e.err }
 
 // RetryAfter asks for another attempt, not before d has passed. The runner parks the message (and what must stay behind it in
 // order); nobody waits in a goroutine. It is not a failure: OnFailure does not see it. RetryAfter(d, nil) is nil.
+//
+// A delay of less than 10 ms, zero and negative ones included, is 10 ms, so that no message is attempted in a loop; one of more than an
+// hour is an hour, so that one in a wrong unit does not keep a partition waiting for years: whoever wants to wait longer asks again.
+// Status tells until when a message waits (Failing.RetryAt).
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil

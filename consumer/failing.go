@@ -19,6 +19,24 @@ const (
 	keepTryingMax  = time.Minute
 )
 
+const (
+	// minDelay is the shortest pause before another attempt that was asked for: without one a message whose handler asks for none
+	// would be attempted as fast as the machine can, for ever.
+	minDelay = 10 * time.Millisecond
+
+	// maxDelay is the longest that RetryAfter gets. An attempt an hour costs nothing, and a delay in a wrong unit cannot keep a partition
+	// waiting for years.
+	maxDelay = time.Hour
+)
+
+// askedDelay is how long a message waits that asked for delay. A time before which it is not due (NotBefore) has no cap.
+func askedDelay(delay time.Duration, notDue bool) time.Duration {
+	if notDue {
+		return max(minDelay, delay)
+	}
+	return min(maxDelay, max(minDelay, delay))
+}
+
 // keepTryingDelay is how long KeepTrying waits after so many failed attempts. It is a pure function of their number.
 func keepTryingDelay(attempts int) time.Duration {
 	if attempts > 6 { // 2^6 s > 1 min
