@@ -21,7 +21,9 @@ type claim struct {
 	topicID   TopicID
 	session   sarama.ConsumerGroupSession
 	source    sarama.ConsumerGroupClaim
-	committed int64 // when the claim began; -1 if nothing was, or it is not known
+	first     int64  // where the claim begins
+	committed int64  // when the claim began; -1 if nothing was, or it is not known
+	note      string // that goes with what is committed, see notePartitions
 	since     time.Time
 
 	ctx    context.Context // of the handlers: not the session's, it outlives the session by the drain
@@ -49,6 +51,8 @@ type claim struct {
 
 	fetchErrAt time.Time // when the last of these came
 
+	transaction openTransaction // that holds the partition back
+
 	pausedBy Limit     // "" if it is not
 	pausedAt time.Time // or when countPause was last called
 	holdup   holdup
@@ -65,6 +69,7 @@ func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, sess
 	return &claim{
 		run: r, group: group, topic: t, partition: source.Partition(), topicID: id, session: session, source: source, since: now,
 		ctx: ctx, cancel: cancel,
+		first:    source.InitialOffset(),
 		queue:    newQueue(t.order),
 		parked:   map[*item]*time.Timer{},
 		marked:   -1,
@@ -107,14 +112,10 @@ func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.Con
 }
 
 func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
-	first := cl.tracker.InFlight() == 0 && cl.marked < 0
 	if err := cl.tracker.Deliver(rec.Offset); err != nil {
 		// The log went back under a running fetch. Ending the session reads again from what is committed: nothing is lost.
 		cl.run.log.Error("einmal: offsets went backwards, the partition is read again from its committed offset", cl.attrs(slog.Any("error", err))...)
 		return false
-	}
-	if first && cl.source.InitialOffset() < 0 {
-		cl.restarted(rec.Offset)
 	}
 	it := cl.stock.item()
 	it.rec, it.offset, it.fetched = rec, rec.Offset, cl.fetched
@@ -139,19 +140,6 @@ func (cl *claim) cannotRead(err error) {
 // fetchErrFresh is how long an error says something about the present: sarama fetches again, and fails again, twice a second. That
 // an empty partition can be read again is told by nothing.
 const fetchErrFresh = 30 * time.Second
-
-// restarted is called with the first offset of a claim that could not start at a committed one: there was none, or it was out of
-// range. Where it lies beyond the end of the log (a topic that was created again), sarama would ignore every mark until the log
-// has outgrown it; without a committed offset this does nothing.
-func (cl *claim) restarted(offset int64) {
-	cl.session.ResetOffset(cl.topic.name, cl.partition, offset, "")
-	if cl.committed >= 0 {
-		cl.run.log.Error("einmal: the committed offset is out of range: records were deleted before they were read, or the topic was created again",
-			cl.attrs(slog.Int64("committed", cl.committed), slog.Int64(attrOffset, offset))...)
-		cl.topic.totals.count(func(t *TopicTotals) { t.OutOfRange++ })
-		cl.run.hooks.outOfRange(cl.topic.name, cl.partition, offset)
-	}
-}
 
 // dispatch starts what may run now, as far as there are workers. It is called under the lock.
 func (cl *claim) dispatch() {

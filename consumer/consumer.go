@@ -47,6 +47,7 @@ type Consumer struct {
 	topics   map[string]*topic
 
 	sessionTotals sessionTotals
+	unread        unreads
 
 	abort     chan struct{} // closed by Abort
 	abortOnce sync.Once

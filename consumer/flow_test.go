@@ -145,71 +145,11 @@ func commit(t *testing.T, b *serverstest.Broker, group, topic string, offset int
 	if err != nil {
 		t.Fatal(err)
 	}
+	pom.ResetOffset(offset, "") // goes back only
 	pom.MarkOffset(offset, "")
 	om.Commit()
 	pom.AsyncClose()
 	if c := b.Committed(t, group, topic); c[0] != offset {
 		t.Fatalf("committed %v, want %d", c, offset)
-	}
-}
-
-// Offsets that no record has, those of transaction markers and aborted records, are no gap in what is finished.
-func TestTransactionalGaps(t *testing.T) {
-	t.Parallel()
-	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
-		topic, group := b.Topic(t, 1), serverstest.Group(t)
-		produceTransactions(t, b, topic)
-		var s seen
-		cfg := config(b, group, topic, &s)
-		cfg.Sarama = func(c *sarama.Config) { c.Consumer.IsolationLevel = sarama.ReadCommitted }
-		m := start(t, cfg)
-		eventually(t, "the committed records are handled", func() bool { return s.len() == 4 })
-		if err := m.stop(); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, msg := range s.all() {
-			got = append(got, fmt.Sprintf("%d:%s", msg.Offset, msg.Value))
-		}
-		// 0 1 committed, 2 marker, 3 4 aborted, 5 marker, 6 7 committed, 8 marker
-		if fmt.Sprint(got) != "[0:c0 1:c1 6:c4 7:c5]" {
-			t.Errorf("handled %v", got)
-		}
-		if c := b.Committed(t, group, topic); c[0] != 8 {
-			t.Errorf("committed %v, want 8, behind the last record", c)
-		}
-	})
-}
-
-func produceTransactions(t *testing.T, b *serverstest.Broker, topic string) {
-	t.Helper()
-	c := sarama.NewConfig()
-	c.Version = sarama.V3_6_0_0
-	c.Producer.Idempotent = true
-	c.Producer.RequiredAcks = sarama.WaitForAll
-	c.Producer.Return.Successes = true
-	c.Producer.Transaction.ID = "tx-" + topic
-	c.Net.MaxOpenRequests = 1
-	p, err := sarama.NewSyncProducer(b.Addrs, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	for i := range 3 {
-		if err := p.BeginTxn(); err != nil {
-			t.Fatal(err)
-		}
-		for j := range 2 {
-			if _, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(fmt.Sprint("c", 2*i+j))}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		end := p.CommitTxn
-		if i == 1 {
-			end = p.AbortTxn
-		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

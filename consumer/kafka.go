@@ -37,7 +37,8 @@ func newSaramaConfig(group string, st *strategy) *sarama.Config {
 	if st.kind == Cooperative {
 		c.Consumer.MaxWaitTime = 100 * time.Millisecond // a rebalance waits for it several times
 	}
-	c.Consumer.Fetch.Default = 4 << 20 // per partition and request; a third more throughput than with 1 MiB
+	c.Consumer.Fetch.Default = 4 << 20               // per partition and request; a third more throughput than with 1 MiB
+	c.Consumer.IsolationLevel = sarama.ReadCommitted // what a producer has aborted must take no effect
 	c.Consumer.Retry.Backoff = 500 * time.Millisecond
 	c.Consumer.Retry.Max = 0                         // for ever: giving up on a partition would end the session for all others
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest // newest skips what was produced before the first commit
@@ -100,14 +101,13 @@ func saramaConfig(p *problems, cfg Config, st *strategy) *sarama.Config {
 		cfg.Sarama(sc)
 		checkOwned(p, sc, cfg)
 	}
-	if err := sc.Validate(); err != nil {
+	if !sc.Version.IsAtLeast(sarama.V0_11_0_0) {
+		p.add("Config.Sarama", "sets Version to %v: set at least %v, older ones have no record headers", sc.Version, sarama.V0_11_0_0)
+	} else if err := sc.Validate(); err != nil {
 		p.add("Config.Sarama", "%v", err)
 	}
 	checkTimeouts(p, sc)
 	checkSizes(p, sc)
-	if !sc.Version.IsAtLeast(sarama.V0_11_0_0) {
-		p.add("Config.Sarama", "sets Version to %v: set at least %v, older ones have no record headers", sc.Version, sarama.V0_11_0_0)
-	}
 	return sc
 }
 

@@ -58,6 +58,9 @@ func TestValuesThatCorrectnessRestsOn(t *testing.T) {
 	if c.Consumer.Offsets.Initial != sarama.OffsetOldest || !c.Consumer.Group.ResetInvalidOffsets {
 		t.Error("messages without a valid committed offset would be skipped")
 	}
+	if c.Consumer.IsolationLevel != sarama.ReadCommitted {
+		t.Error("what producers have aborted would take effect")
+	}
 	if c.Metadata.AllowAutoTopicCreation {
 		t.Error("a misspelt topic would be created")
 	}
@@ -86,13 +89,13 @@ func TestClientSettingsAreTheUsers(t *testing.T) {
 		c.Version = sarama.V2_8_0_0
 		c.Consumer.MaxWaitTime = time.Second
 		c.Consumer.Offsets.AutoCommit.Interval = 5 * time.Second
-		c.Consumer.IsolationLevel = sarama.ReadCommitted
+		c.Consumer.IsolationLevel = sarama.ReadUncommitted
 		c.Consumer.Group.Session.Timeout = time.Minute
 	}}, &strategy{})
 	if len(p) > 0 {
 		t.Fatal(errors.Join(p...))
 	}
-	if !c.Net.TLS.Enable || c.ClientID != "mine" || c.Consumer.IsolationLevel != sarama.ReadCommitted {
+	if !c.Net.TLS.Enable || c.ClientID != "mine" || c.Consumer.IsolationLevel != sarama.ReadUncommitted {
 		t.Error("the edits are lost")
 	}
 }

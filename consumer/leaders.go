@@ -60,7 +60,14 @@ const leaderPoll = 2 * time.Second
 func (s *session) awaitLeaders(sess sarama.ConsumerGroupSession) {
 	var told string
 	for {
-		waiting := s.leaderless(sess.Claims())
+		claims := sess.Claims()
+		waiting := s.leaderless(claims)
+		for topic, partitions := range claims {
+			for _, p := range partitions {
+				s.unread.note(topic, p, slices.Contains(waiting[topic], p), "it has no leader")
+			}
+		}
+		s.unread.keep(claims)
 		if text := fmt.Sprint(waiting); len(waiting) > 0 && text != told {
 			s.log.Error("einmal: partitions have no leader, they are not consumed until they have one", slog.Any("partitions", waiting))
 			told = text

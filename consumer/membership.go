@@ -21,8 +21,6 @@ type membership struct {
 	reader chan struct{} // closed when the group's errors have been read
 	errors *brokerErrors
 
-	missing map[string]bool // topics that do not exist
-
 	// Written in Setup and Cleanup, read when Consume has returned.
 	sessionBegan time.Time
 	sessionEnd   error // why it ended
@@ -59,7 +57,7 @@ func (r *running) member() error {
 	if err != nil {
 		return err
 	}
-	m := &membership{running: r, group: group, reader: make(chan struct{}), errors: newBrokerErrors(r.log), missing: map[string]bool{}}
+	m := &membership{running: r, group: group, reader: make(chan struct{}), errors: newBrokerErrors(r.log)}
 	r.strategy.onAssignment(m.assigned)
 	defer r.strategy.onAssignment(nil)
 	m.ctx, m.leave = context.WithCancelCause(r.ctx)

@@ -9,14 +9,19 @@ import (
 const DefaultStallTimeout = 2 * DefaultProcessingLimit
 
 // Ready is for a readiness probe: true from the first assignment on (an empty one counts: there can be more members than
-// partitions), false while the Consumer starts, drains or is out of the group, and when for Config.StallTimeout a partition held
-// messages of which none finished, or could not be read. Status.NotReady says which.
+// partitions), false while the Consumer starts, drains or is out of the group, while the brokers do not know one of its topics (Status.Unread),
+// and when for Config.StallTimeout a partition held messages of which none finished, or could not be read. Status.NotReady says which.
 func (c *Consumer) Ready() bool { return c.Status().NotReady == "" }
 
 // notReady returns why the Consumer is not ready, or "".
 func (s Status) notReady(now time.Time, stall time.Duration) string {
 	if s.Phase != Running {
 		return string(s.Phase)
+	}
+	for _, u := range s.Unread {
+		if unread := now.Sub(u.Since); u.Partition < 0 || unread > stall {
+			return fmt.Sprintf("%s is not read for %v: %s", u.name(), unread.Round(time.Second), u.Reason)
+		}
 	}
 	for _, p := range s.Partitions {
 		// What is not fetched does not count: behind the last record there can be markers of transactions, a lag that stays.

@@ -231,7 +231,7 @@ func (r *replay) run(ctx context.Context) error {
 		r.dialer.End()
 		closeClient(client)
 	}()
-	if err := findTopic(starting, client, r.cfg.Topic); err != nil {
+	if err := findTopic(starting, client, r.cfg.Topic, time.Now().Add(unknownGrace)); err != nil {
 		return fmt.Errorf("topic %q: %w", r.cfg.Topic, err)
 	}
 	if r.reader, err = topicwindow.New(client, r.cfg.Topic); err != nil {

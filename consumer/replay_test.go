@@ -220,12 +220,23 @@ func TestReplayOfTransactions(t *testing.T) {
 		transact(t, b, group, at(topic, "aborted at the end", time.Now()), false)
 		for isolation, want := range map[sarama.IsolationLevel]int64{sarama.ReadCommitted: 2, sarama.ReadUncommitted: 4} {
 			cfg := config(b, group, topic, middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
-			cfg.Sarama = func(c *sarama.Config) { c.Consumer.IsolationLevel = isolation }
+			if isolation != sarama.ReadCommitted { // that is the default
+				cfg.Sarama = func(c *sarama.Config) { c.Consumer.IsolationLevel = isolation }
+			}
 			report := replay(t, cfg, whole(topic))
 			if report.Processed != want || report.Read != want || len(report.Next) > 0 {
 				t.Errorf("isolation %v: %+v", isolation, report)
 			}
 		}
+
+		open := transactional(t, b, group+"-open") // what is committed later is left to a later replay
+		begin(t, open, topic, "open")
+		b.Produce(t, at(topic, "behind it", time.Now()))
+		cfg := config(b, group, topic, middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
+		if report := replay(t, cfg, whole(topic)); report.Read != 2 || report.Next[0] != (consumer.OffsetRange{From: 8, To: 10}) {
+			t.Errorf("with an open transaction: %+v", report)
+		}
+		must(t, open.CommitTxn())
 	})
 }
 

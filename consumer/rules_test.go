@@ -138,6 +138,17 @@ func TestGroupThatMayNotBeRead(t *testing.T) {
 // real one does when all its replicas are away.
 func leaderless(t *testing.T, b *serverstest.Broker, topic string, partitions int32) (heal func()) {
 	t.Helper()
+	leaders := make([]int32, partitions)
+	for p := range partitions {
+		leaders[p] = b.Fake.LeaderFor(topic, p)
+	}
+	leaders[0] = -1
+	return telling(t, b, topic, leaders)
+}
+
+// telling makes the cluster tell these leaders of the topic's partitions, until the returned func is called.
+func telling(t *testing.T, b *serverstest.Broker, topic string, leaders []int32) (heal func()) {
+	t.Helper()
 	var id [16]byte
 	admin(t, b, func(a sarama.ClusterAdmin) error {
 		found, err := a.DescribeTopics([]string{topic})
@@ -146,11 +157,6 @@ func leaderless(t *testing.T, b *serverstest.Broker, topic string, partitions in
 		}
 		return err
 	})
-	leaders := make([]int32, partitions)
-	for p := range partitions {
-		leaders[p] = b.Fake.LeaderFor(topic, p)
-	}
-	leaders[0] = -1
 	addrs := b.Fake.ListenAddrs()
 	var healed atomic.Bool
 	b.Fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -199,8 +205,12 @@ func TestLeaderlessPartitionWaitsAlone(t *testing.T) {
 			if !strings.Contains(log.String(), "partitions have no leader") {
 				t.Error("the log does not tell")
 			}
+			eventually(t, "Status tells", func() bool {
+				u := m.Status().Unread
+				return len(u) == 1 && u[0].Topic == topic && u[0].Partition == 0 && u[0].Reason == "it has no leader"
+			})
 			heal()
-			eventually(t, "all are handled", func() bool { return s.len() == 6 })
+			eventually(t, "all are handled", func() bool { return s.len() == 6 && len(m.Status().Unread) == 0 })
 			if err := m.stop(); err != nil {
 				t.Fatal(err)
 			}

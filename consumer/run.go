@@ -26,7 +26,8 @@ type running struct {
 	watcher sync.WaitGroup
 	unwatch context.CancelFunc
 
-	ids map[string]TopicID // of the topics, as of the last session; written between sessions only
+	ids        map[string]TopicID // of the topics, as of the last session; written between sessions only
+	partitions map[string]int     // the most that each topic has had; used by a session and its watch, one after the other
 
 	stuckMu     sync.Mutex
 	stuckClaims []*claim

@@ -1,12 +1,14 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,13 +25,13 @@ type session struct {
 	*membership
 	end       context.CancelFunc // ends the session; the membership goes on
 	watching  sync.WaitGroup
-	recreated map[string]bool            // topics that were created again since the session before
-	committed map[string]map[int32]int64 // when the session began; -1 where nothing was, absent where it is not known
+	recreated map[string]bool                // topics that were created again since the session before
+	committed map[string]map[int32]committed // when the session began; absent where it is not known
 }
 
 // Setup is called before the first partition is consumed.
 func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
-	if err := s.learnIDs(); err != nil {
+	if err := s.learnIDs(sess.Claims()); err != nil {
 		// Without its topic's id a message would have another identity than after the next rebalance.
 		return fmt.Errorf("ask for the ids of the topics: %w", err)
 	}
@@ -37,15 +39,16 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	if s.cfg.Rebalance != Cooperative {
 		s.sessionTotals.rebalanced()
 	}
-	s.committed = committedOffsets(s.client, s.cfg.Group, sess.Claims())
+	s.committed = committedOffsets(s.client, s.cfg.Group, s.asked(sess.Claims()))
 	if s.cfg.Rebalance != Cooperative {
 		if err := s.position(sess); err != nil {
 			return err
 		}
 	}
-	w := &topicWatch{membership: s.membership, partitions: s.count(), end: s.end}
+	w := &topicWatch{membership: s.membership, began: s.count(), end: s.end}
 	s.watching.Go(func() { w.run(sess.Context()) })
 	s.watching.Go(func() { s.awaitLeaders(sess) })
+	s.watching.Go(func() { s.watchEnds(sess.Context()) })
 	s.askAgain(sess)
 	s.change(Running, Starting, Left) // when the positions are set: Ready says that nothing from now on is missed
 	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
@@ -61,14 +64,17 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 		return nil
 	}
 	cl := newClaim(s.running, s.group, t, s.topicID(t.name), sess, sc)
-	cl.leave, cl.committed = s.leave, s.committedOffset(sc)
+	cl.leave = s.leave
+	cl.committed, cl.note = s.committedOffset(sc)
 	s.group.Resume(cl.ref()) // a pause survives losing the partition
 	t.assigned(cl.partition)
 	s.addClaim(cl)
 	defer s.removeClaim(cl)
 	t.totals.count(func(now *TopicTotals) { now.Assigned++ })
 	s.hooks.partition(s.hooks.hooks.Assigned, cl)
-	cl.pump(sc.Messages())
+	if s.begin(cl) {
+		cl.pump(sc.Messages())
+	}
 	began := time.Now()
 	cl.end(s.drainBudget())
 	if s.cfg.Rebalance == Cooperative { // else Cleanup commits, for all partitions at once
@@ -89,15 +95,35 @@ func (s *session) restart(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGr
 }
 
 // committedOffset returns what was committed when the claim began. Claims of a cooperative rebalance are not known in Setup.
-func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) int64 {
+func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) (offset int64, note string) {
 	known := s.committed
 	if s.cfg.Rebalance == Cooperative {
 		known = committedOffsets(s.client, s.cfg.Group, map[string][]int32{sc.Topic(): {sc.Partition()}})
 	}
-	if offset, ok := known[sc.Topic()][sc.Partition()]; ok {
-		return offset
+	if c, ok := known[sc.Topic()][sc.Partition()]; ok {
+		return c.offset, cmp.Or(c.note, s.startNote(s.topics[sc.Topic()], sc.Partition()))
 	}
-	return -1
+	return -1, ""
+}
+
+// asked returns the partitions whose committed offsets a session needs to know: its own, and all of a topic whose start depends on what
+// the group has read of it.
+func (s *session) asked(claims map[string][]int32) map[string][]int32 {
+	claims = maps.Clone(claims)
+	for name := range claims {
+		if s.topics[name].start.newest {
+			if all, err := s.client.Partitions(name); err == nil {
+				claims[name] = all
+			}
+		}
+	}
+	return claims
+}
+
+// committed is what a group has committed for a partition.
+type committed struct {
+	offset int64  // -1 if nothing
+	note   string // of an earlier session, see notePartitions
 }
 
 // drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows, and next
@@ -154,23 +180,27 @@ func topicIDs(client sarama.Client, topics map[string]*topic) (map[string]TopicI
 
 // committedOffsets asks for the committed offsets of the claims. sarama does not tell an offset that was never committed from one
 // that is out of range.
-func committedOffsets(client sarama.Client, group string, claims map[string][]int32) map[string]map[int32]int64 {
-	committed := map[string]map[int32]int64{}
+func committedOffsets(client sarama.Client, group string, claims map[string][]int32) map[string]map[int32]committed {
+	found := map[string]map[int32]committed{}
 	coordinator, err := client.Coordinator(group)
 	if err != nil {
-		return committed
+		return found
 	}
 	res, err := coordinator.FetchOffset(sarama.NewOffsetFetchRequest(client.Config().Version, group, claims))
 	if err != nil {
-		return committed
+		return found
 	}
 	for topic, blocks := range res.Blocks {
-		committed[topic] = map[int32]int64{}
+		found[topic] = map[int32]committed{}
 		for partition, block := range blocks {
 			if block.Err == sarama.ErrNoError {
-				committed[topic][partition] = block.Offset
+				c := committed{offset: block.Offset}
+				if strings.HasPrefix(block.Metadata, notePartitions) { // others' metadata are not ours to keep
+					c.note = block.Metadata
+				}
+				found[topic][partition] = c
 			}
 		}
 	}
-	return committed
+	return found
 }

@@ -60,7 +60,7 @@ func closeClient(client sarama.Client) {
 // run begins what goes on until Run returns.
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	log := c.cfg.Logger.With(attrGroup, c.cfg.Group)
-	r := &running{Consumer: c, log: log, drains: make(chan struct{}), hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}}
+	r := &running{Consumer: c, log: log, drains: make(chan struct{}), hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}, partitions: map[string]int{}}
 	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
@@ -130,8 +130,9 @@ func bounded[T any](ctx context.Context, grace time.Duration, f func() (T, error
 func (c *Consumer) checkTopics(ctx context.Context, client sarama.Client) error {
 	var missing []string
 	var errs []error
+	until := time.Now().Add(min(unknownGrace, c.cfg.StartTimeout/4))
 	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
-		err := findTopic(ctx, client, name)
+		err := findTopic(ctx, client, name, until)
 		switch {
 		case err == nil:
 		case errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic):
@@ -151,13 +152,24 @@ func (c *Consumer) checkTopics(ctx context.Context, client sarama.Client) error 
 	return errors.Join(errs...)
 }
 
-// findTopic asks for a topic until ctx is done or the answer is one that waiting does not change.
-func findTopic(ctx context.Context, client sarama.Client, name string) error {
+// unknownGrace is how long the answer that a topic does not exist is not believed: it can be that of a broker which has just started, or
+// has not heard of a new topic yet.
+const unknownGrace = 3 * time.Second
+
+// findTopic asks for a topic until ctx is done or the answer is one that waiting does not change. That the topic is unknown is believed
+// from until on.
+func findTopic(ctx context.Context, client sarama.Client, name string, until time.Time) error {
 	refresh := func() (struct{}, error) { return struct{}{}, client.RefreshMetadata(name) }
+	var last error
 	for {
 		_, err := bounded(ctx, 0, refresh, func(struct{}) {})
+		if err != nil && last != nil && ctx.Err() != nil {
+			return last // the end of ctx tells less than the answer before it
+		}
 		err = exceptLeaderless(err) // it exists
-		final := err == nil || errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic) ||
+		last = err
+		unknown := errors.Is(err, sarama.ErrUnknownTopicOrPartition) && !time.Now().Before(until)
+		final := err == nil || unknown || errors.Is(err, sarama.ErrInvalidTopic) ||
 			errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 		if final || !pause(ctx, startRetry) {
 			return err

@@ -25,6 +25,7 @@ type Status struct {
 	Group      string            // Config.Group
 	NotReady   string            // why Ready is false, empty if it is true
 	Partitions []PartitionStatus // those that this process holds, by topic and partition
+	Unread     []Unread          // topics and partitions that cannot be read because the brokers do not know them, or they have no leader
 	Totals     Totals            // since New, by topic
 }
 
@@ -47,6 +48,10 @@ type PartitionStatus struct {
 	FetchError error     // why the partition cannot be read, of the last 30 s; nil once something of it was fetched again
 	Unread     time.Time // since when
 
+	// OpenTransaction is since when nothing but the end of a producer's transaction is waited for: messages behind it are in the log, and
+	// cannot be read before. It is zero if none is, and some seconds late. Lag counts these messages.
+	OpenTransaction time.Time
+
 	Oldest         int64     // offset of the oldest message that is not finished, -1 if there is none
 	OldestSince    time.Time // when it was fetched
 	OldestDue      time.Time // not before this it is to be handled, see NotBefore; zero if nothing said so
@@ -64,7 +69,7 @@ func (c *Consumer) Status() Status {
 	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	s.Totals = c.totals()
+	s.Unread, s.Totals = c.unread.list(), c.totals()
 	s.NotReady = s.notReady(time.Now(), c.cfg.StallTimeout)
 	return s
 }
@@ -76,7 +81,7 @@ func (cl *claim) status() PartitionStatus {
 		Topic: cl.topic.name, Partition: cl.partition, Assigned: cl.since, Lag: cl.lag(),
 		Held: cl.held, Bytes: cl.bytes, Running: len(cl.running), Parked: len(cl.parked), Ahead: cl.tracker.Ahead(),
 		Paused: cl.pausedBy != "", PausedBy: cl.pausedBy, Progress: cl.progress, LastError: cl.lastErr,
-		Oldest: -1, Next: -1,
+		Oldest: -1, Next: -1, OpenTransaction: cl.transaction.since,
 	}
 	if time.Since(cl.fetchErrAt) < fetchErrFresh {
 		s.FetchError, s.Unread = cl.fetchErr, cl.unread
@@ -98,12 +103,7 @@ func (cl *claim) status() PartitionStatus {
 
 // lag is called under the lock. The end of the log is as of the last fetch: it stands still while the partition is paused.
 func (cl *claim) lag() int64 {
-	end, position := cl.source.HighWaterMarkOffset(), cl.source.InitialOffset()
-	if next, ok := cl.tracker.Committable(); ok {
-		position = next
-	} else if it := cl.open.oldest; it != nil {
-		position = it.offset
-	}
+	end, position := cl.source.HighWaterMarkOffset(), cl.position()
 	if position < 0 || end == 0 {
 		return -1
 	}

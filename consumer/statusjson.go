@@ -23,6 +23,9 @@ func (s Status) MarshalJSON() ([]byte, error) {
 	for _, p := range s.Partitions {
 		j.Partitions = append(j.Partitions, p.json(now))
 	}
+	for _, u := range s.Unread {
+		j.Unread = append(j.Unread, unreadJSON{u.Topic, known(int64(u.Partition)), u.Since.UTC(), u.Reason})
+	}
 	return json.Marshal(j)
 }
 
@@ -33,7 +36,16 @@ type statusJSON struct {
 	Ready      bool            `json:"ready"`
 	NotReady   string          `json:"not_ready,omitempty"`
 	Partitions []partitionJSON `json:"partitions"`
+	Unread     []unreadJSON    `json:"unread,omitempty"`
 	Totals     totalsJSON      `json:"totals"`
+}
+
+// unreadJSON is an Unread. Its partition is null if it is the whole topic.
+type unreadJSON struct {
+	Topic     string    `json:"topic"`
+	Partition *int64    `json:"partition"`
+	Since     time.Time `json:"since"`
+	Reason    string    `json:"reason"`
 }
 
 // totalsJSON is a Totals.
@@ -78,6 +90,7 @@ type partitionJSON struct {
 	LastErrorType string       `json:"last_error_type,omitempty"`
 	FetchError    string       `json:"fetch_error,omitempty"`
 	UnreadSince   *time.Time   `json:"unread_since,omitempty"`
+	OpenTxnSince  *time.Time   `json:"open_transaction_since,omitempty"`
 	NextOffset    *int64       `json:"next_offset"`
 	Oldest        *oldestJSON  `json:"oldest_open"`
 	Failing       *failingJSON `json:"failing"`
@@ -103,7 +116,7 @@ func (p *PartitionStatus) json(now time.Time) partitionJSON {
 	j := partitionJSON{
 		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag),
 		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused, PausedBy: p.PausedBy,
-		Progress: p.Progress.UTC(), LastErrorType: errorKind(p.LastError), NextOffset: known(p.Next),
+		Progress: p.Progress.UTC(), LastErrorType: errorKind(p.LastError), NextOffset: known(p.Next), OpenTxnSince: instant(p.OpenTransaction),
 	}
 	if p.FetchError != nil {
 		j.FetchError, j.UnreadSince = p.FetchError.Error(), instant(p.Unread)

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -17,8 +18,8 @@ import (
 // the same name. sarama's group notices growth only in its leader, and nothing of the rest.
 type topicWatch struct {
 	*membership
-	partitions map[string]int // when the session began; the topics that it consumes
-	end        context.CancelFunc
+	began map[string]int // the partitions of each topic when the session began; the topics that it consumes
+	end   context.CancelFunc
 }
 
 // existing returns the topics that can be consumed now: one that is missing would keep all others from being consumed. It reports a
@@ -28,38 +29,65 @@ func (m *membership) existing() []string {
 	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
 		err := m.client.RefreshMetadata(name)
 		gone := errors.Is(err, sarama.ErrUnknownTopicOrPartition)
-		if gone != m.missing[name] {
-			if gone {
-				m.log.Error("einmal: a topic does not exist any more, the others go on without it", slog.String(attrTopic, name))
+		reason := ""
+		switch partitions, err := m.client.Partitions(name); {
+		case gone:
+			reason = "no broker knows it: it was deleted, or is not known everywhere yet"
+		case err != nil || len(partitions) == 0:
+			reason = "the brokers tell no partition of it"
+		case len(partitions) < m.partitions[name]:
+			reason = fmt.Sprintf("the brokers tell %d of its %d partitions", len(partitions), m.partitions[name])
+		default:
+			m.partitions[name] = len(partitions)
+		}
+		if m.unread.note(name, -1, reason != "", reason) {
+			if reason != "" {
+				m.log.Error("einmal: a topic cannot be read, the others go on without it; it is asked for again", slog.String(attrTopic, name), slog.String("reason", reason))
 			} else {
-				m.log.Info("einmal: a topic exists again", slog.String(attrTopic, name))
+				m.log.Info("einmal: a topic can be read again", slog.String(attrTopic, name))
 			}
-			m.missing[name] = gone
 		}
-		if !gone {
-			names = append(names, name)
+		if gone {
+			delete(m.partitions, name)
+			continue
 		}
+		names = append(names, name)
 	}
 	return names
 }
 
+// missingPoll is how soon a topic is asked for again that brokers did not know; then after twice as long each time. Their answer can be
+// one of a moment: of a broker that has just started, or has not heard of the topic yet.
+const missingPoll = time.Second
+
 // run looks at the topics again and again until ctx is done.
 func (w *topicWatch) run(ctx context.Context) {
-	grown := 0
-	for pause(ctx, jitter(w.sarama.Metadata.RefreshFrequency)) {
+	grown, soon := 0, missingPoll
+	for {
+		wait := jitter(w.sarama.Metadata.RefreshFrequency)
+		if w.unread.topics() {
+			wait, soon = min(wait, jitter(soon)), 2*soon
+		} else {
+			soon = missingPoll
+		}
+		if !pause(ctx, wait) {
+			return
+		}
+		lacked := w.unread.topics()
 		now := w.count()
+		lacked = lacked && !w.unread.topics()
 		switch {
-		case !slices.Equal(slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(w.partitions))):
+		case !slices.Equal(slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(w.began))):
 			w.log.Info("einmal: topics came or went, joining again")
 			w.end()
 			return
 		case w.changedIDs():
 			w.end() // Setup of the next session sets the positions
 			return
-		case !maps.Equal(now, w.partitions):
+		case !maps.Equal(now, w.began):
 			// The leader makes the group rebalance. If the session goes on, there is none that noticed: Kafka does not tell a
 			// static member that it is leader when it has restarted (KAFKA-13435).
-			if grown++; grown > 1 {
+			if grown++; grown > 1 || lacked { // what lacked when the group joined is no growth that others notice
 				w.log.Info("einmal: partitions were added, and the group has not noticed: joining again")
 				w.strategy.nudge(strconv.FormatInt(time.Now().UnixNano(), 36))
 				w.end()
@@ -107,7 +135,7 @@ func (r *running) isOther(name string, id TopicID) bool {
 
 // learnIDs asks for the topics' ids and notes which topics were created again since the session before: what was committed for them
 // means nothing now.
-func (s *session) learnIDs() error {
+func (s *session) learnIDs(claims map[string][]int32) error {
 	ids, err := topicIDs(s.client, s.topics)
 	if err != nil {
 		return err
@@ -116,6 +144,14 @@ func (s *session) learnIDs() error {
 	for name, id := range ids {
 		s.recreated[name] = s.isOther(name, id)
 		s.ids[name] = id
+		if s.recreated[name] {
+			delete(s.partitions, name) // it may have fewer
+		}
+	}
+	for name := range claims {
+		if _, known := s.ids[name]; !known {
+			return fmt.Errorf("topic %q: %w", name, sarama.ErrUnknownTopicOrPartition)
+		}
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ func TestOutOfRange(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy consumer.OutOfRange
 		first  int64 // that is handled
-	}{"oldest": {consumer.ToOldest, 6}, "newest": {consumer.ToNewest, 10}, "fail": {consumer.Fail, -1}} {
+		skips  string
+	}{"oldest": {consumer.ToOldest, 6, "skipped=0"}, "newest": {consumer.ToNewest, 10, "skipped=4"}, "fail": {consumer.Fail, -1, ""}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -85,6 +86,8 @@ func TestOutOfRange(t *testing.T) {
 				}
 				b.Produce(t, records(topic, 1, 7)...)
 				admin(t, b, func(a sarama.ClusterAdmin) error { return a.DeleteRecords(topic, map[int32]int64{0: 6}) })
+				var log lines
+				cfg.Logger = log.logger()
 				m = start(t, cfg)
 				if test.policy == consumer.Fail {
 					<-m.done
@@ -92,6 +95,15 @@ func TestOutOfRange(t *testing.T) {
 						t.Errorf("Run returned %v", m.err)
 					}
 					return
+				}
+				if offset := receive(t, told); offset != test.first { // before anything more comes
+					t.Errorf("the hook was told %d", offset)
+				}
+				if n := m.Status().Totals.Topics[0].OutOfRange; n != 1 {
+					t.Errorf("it was counted %d times", n)
+				}
+				if text := log.String(); strings.Count(text, "out of range") != 1 || !strings.Contains(text, "committed=3") || !strings.Contains(text, test.skips) {
+					t.Errorf("the log has %s", text)
 				}
 				eventually(t, "it runs", m.Ready)
 				b.Produce(t, records(topic, 1, 1)...)
@@ -101,9 +113,6 @@ func TestOutOfRange(t *testing.T) {
 				}
 				if first := s.all()[3].Offset; first != test.first {
 					t.Errorf("it went on at %d, want %d", first, test.first)
-				}
-				if offset := <-told; offset != test.first {
-					t.Errorf("the hook was told %d", offset)
 				}
 				if c := b.Committed(t, group, topic); c[0] != 11 {
 					t.Errorf("committed %v", c)

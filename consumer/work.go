@@ -80,7 +80,7 @@ func (cl *claim) settle(now time.Time) {
 	}
 	if offset, ok := cl.tracker.Committable(); ok && offset > cl.marked {
 		cl.marked = offset
-		cl.session.MarkOffset(cl.topic.name, cl.partition, offset, "")
+		cl.session.MarkOffset(cl.topic.name, cl.partition, offset, cl.note)
 	}
 	cl.report()
 }

@@ -24,7 +24,7 @@ const (
 // kafkaFlags say which cluster is meant, and how it is reached.
 type kafkaFlags struct {
 	brokers, sasl, ca, cert, key string
-	tls                          bool
+	tls, uncommitted             bool
 }
 
 func (f *kafkaFlags) add(flags *flag.FlagSet) {
@@ -34,6 +34,7 @@ func (f *kafkaFlags) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.cert, "tls-cert", "", "a `file` with the client's certificate (PEM)")
 	flags.StringVar(&f.key, "tls-key", "", "a `file` with its key (PEM)")
 	flags.StringVar(&f.sasl, "sasl", "", "the SASL `mechanism`: "+strings.Join(mechanisms, ", ")+". User and password are in "+envKafkaUser+" and "+envKafkaPassword)
+	flags.BoolVar(&f.uncommitted, "uncommitted", false, "read what producers have aborted, or not committed yet, too, as a service whose isolation level is ReadUncommitted does")
 }
 
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
@@ -94,5 +95,6 @@ func (f *kafkaFlags) dial(ctx context.Context, env *environment) (*topicwindow.C
 	if err != nil {
 		return nil, err
 	}
+	security.Uncommitted = f.uncommitted
 	return topicwindow.Dial(ctx, brokers, security)
 }

@@ -28,7 +28,8 @@ var replayCheck = command{
 		"twice in the window counts twice. Neither payloads nor ids are shown.\n\n" +
 		"-id says where the ids are: header:NAME, cloudevents, json:FIELD (json:meta.id for nested ones), key, or place (consumer.OffsetID). What\n" +
 		"has no id there, or one that cannot be recorded, would not be handled.\n\n" +
-		"A window is -from, -to, both, or -offsets; the whole topic needs -all. PostgreSQL only. The exit code is 0 if the window was read.",
+		"A window is -from, -to, both, or -offsets; the whole topic needs -all. PostgreSQL only. The exit code is 0 if the window was read.\n\n" +
+		"What producers have aborted is not read, and what they have not committed yet ends the window of its partition (\"unread\" in JSON).",
 	setup: func(flags *flag.FlagSet) action {
 		var f replayFlags
 		f.add(flags)
@@ -166,6 +167,11 @@ func (f *replayFlags) check(ctx context.Context, env *environment) error {
 			err = fmt.Errorf("the window was not read within %v: -timeout takes longer", f.url.timeout)
 		}
 		return err
+	}
+	for _, c := range counts {
+		if c.Unread > 0 {
+			fmt.Fprintf(env.stderr, "partition %d was read up to offset %d, and %d offsets behind it were not: a producer's transaction is open there\n", c.Partition, c.To, c.Unread)
+		}
 	}
 	return f.print(env.stdout, counts)
 }

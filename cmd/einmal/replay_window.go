@@ -29,6 +29,7 @@ type windowCounts struct {
 	Partition int32 `json:"partition"`
 	From      int64 `json:"from"`
 	To        int64 `json:"to"`
+	Unread    int64 `json:"unread,omitempty"` // offsets behind To that wait for the end of an open transaction
 	messageCounts
 }
 
@@ -54,7 +55,7 @@ const lookUpBatch = 1000
 
 // count reads a part of a partition.
 func (w *window) count(ctx context.Context, reader *topicwindow.Reader, rg topicwindow.Range) (*windowCounts, error) {
-	counts := &windowCounts{Partition: rg.Partition, From: rg.From, To: rg.To}
+	counts := &windowCounts{Partition: rg.Partition, From: rg.From}
 	ids := make([]string, 0, lookUpBatch)
 	flush := func() error {
 		n, err := w.records.of(ctx, ids)
@@ -63,7 +64,7 @@ func (w *window) count(ctx context.Context, reader *topicwindow.Reader, rg topic
 		ids = ids[:0]
 		return err
 	}
-	_, err := reader.Read(ctx, rg, func(rec *topicwindow.Record) error {
+	at, err := reader.Read(ctx, rg, func(rec *topicwindow.Record) error {
 		counts.Read++
 		msg := w.message(rec)
 		if w.keep > 0 && (msg.Timestamp.IsZero() || time.Since(msg.Timestamp) > w.keep) {
@@ -80,6 +81,7 @@ func (w *window) count(ctx context.Context, reader *topicwindow.Reader, rg topic
 		}
 		return nil
 	})
+	counts.To, counts.Unread = at, rg.To-at
 	if err == nil {
 		err = flush()
 	}

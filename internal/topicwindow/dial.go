@@ -18,6 +18,8 @@ type Security struct {
 	Mechanism string      // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; "" for no SASL
 	User      string
 	Password  string
+
+	Uncommitted bool // read what is not committed, and what was aborted, too
 }
 
 // Cluster is a connection to brokers.
@@ -74,7 +76,10 @@ func (s Security) config() (*sarama.Config, error) {
 	c.Net.DialTimeout, c.Net.ReadTimeout, c.Net.WriteTimeout = 5*time.Second, 12*time.Second, 12*time.Second
 	c.Metadata.AllowAutoTopicCreation = false
 	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 1, retryPause
-	c.Consumer.IsolationLevel = sarama.ReadUncommitted // as consumer.Config has it by default
+	c.Consumer.IsolationLevel = sarama.ReadCommitted // as consumer.Config has it by default
+	if s.Uncommitted {
+		c.Consumer.IsolationLevel = sarama.ReadUncommitted
+	}
 	c.Net.TLS.Enable, c.Net.TLS.Config = s.TLS != nil, s.TLS
 	if s.Mechanism == "" {
 		return c, c.Validate()
