@@ -18,7 +18,8 @@ const (
 	Transient
 
 	// Unavailable asks for another attempt on another connection, when the database is back: the connection was lost, or the
-	// server cannot be reached, starts, stops, is out of connections, memory or disk, or has become a replica.
+	// server cannot be reached, starts, stops, is out of connections, memory or disk, or has become a replica. So is a call whose
+	// context ended while it waited for a connection, for BEGIN or for a lock, before its function began.
 	Unavailable
 
 	// OutcomeUnknown asks for another attempt with the same key, which finds out: see ErrOutcomeUnknown.

@@ -87,7 +87,7 @@ type Store[Tx any] interface {
 	//   - roll back, and return an error, if a statement of fn failed or the connection was lost although fn returned nil,
 	//     unless fn confined the failure, in a savepoint for example;
 	//   - wait while another transaction holds the same key, then skip if that one committed, or run fn if it rolled back;
-	//     a wait that it gives up ends with an error that wraps ErrLocked;
+	//     a wait that it gives up ends with an error that wraps ErrLocked, one that ctx ends with one of class Unavailable;
 	//   - return an error that wraps ErrInvalidKey, and write nothing, for a key that Validate refuses;
 	//   - return an error that wraps ErrOutcomeUnknown if it cannot know whether its transaction was committed;
 	//   - return an error that wraps ErrTxEnded, without recording anything itself, if fn ended the transaction;

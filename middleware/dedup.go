@@ -135,7 +135,14 @@ func (d *dedup[Tx]) refuse(msg *consumer.Message) error {
 // once runs the handler, unless the event is recorded.
 func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, err error) {
 	key := dedupstore.Key{Consumer: msg.Consumer, Event: msg.EventID}
-	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error { return d.h(ctx, tx, msg) })
+	time := clockOf(ctx)
+	time.wait()
+	defer time.run()
+	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error {
+		time.run()
+		defer time.wait()
+		return d.h(ctx, tx, msg)
+	})
 }
 
 // timedOnce calls the store, and notes in msg.Result the times of the steps and how the transaction ended.
@@ -170,11 +177,15 @@ func countTransaction(res *consumer.Result, err error) {
 	}
 }
 
-// classify makes errors of the store permanent that no further attempt can cure.
+// classify gives errors of the store what follows on them. What kept the function from beginning is not the event's fault, unless the
+// store refused its key.
 func classify(msg *consumer.Message, err error) error {
-	refused := msg.Result.HandlerStart.IsZero() && dedupstore.ClassOf(err) == dedupstore.Permanent // not an error of h about another key
-	if refused || errors.Is(err, dedupstore.ErrTxEnded) {
+	waited, class := msg.Result.HandlerStart.IsZero(), dedupstore.ClassOf(err)
+	switch {
+	case waited && class == dedupstore.Permanent, errors.Is(err, dedupstore.ErrTxEnded):
 		return consumer.Permanent(err)
+	case waited && class == dedupstore.Unclassified:
+		return dedupstore.WithClass(dedupstore.Unavailable, err)
 	}
 	return err
 }

@@ -87,7 +87,7 @@ func (s *Store) hold(ctx context.Context, key dedupstore.Key) (recorded bool, er
 			return false, fmt.Errorf("memstore: %w: for longer than %v: try again later", dedupstore.ErrLocked, lockTimeout)
 		}
 	}
-	return false, contextDone(ctx)
+	return false, dedupstore.WithClass(dedupstore.Unavailable, contextDone(ctx))
 }
 
 // tryHold returns a channel to wait for if somebody else holds key.

@@ -41,7 +41,7 @@
 //  17. A store that implements dedupstore.Checker finds nothing wrong with the database that it runs on.
 //  18. dedupstore.ClassOf tells what an error asks for: Permanent for a key that is refused and a function that ended the
 //     transaction, Transient (ErrLocked) where another transaction has held the key for too long, Unavailable where the
-//     connection was lost in the function, OutcomeUnknown as in 13.
+//     connection was lost in the function, or the context ended while the call waited for the key, OutcomeUnknown as in 13.
 //  19. A store that implements dedupstore.Transactor holds 5 to 9 and 13 for a transaction without a key, too.
 //  20. A store that implements dedupstore.Forgetter deletes the record of a key and those of its hand-ons, no others, when the
 //     transaction is committed, and not before.

@@ -188,6 +188,7 @@ func cases[Tx any]() []testCase[Tx] {
 		{"15 many workers", nothing, (*suite[Tx]).workers},
 		{"17 check", checker, (*suite[Tx]).check},
 		{"18 class of a key held for too long", brief, (*suite[Tx]).heldTooLong},
+		{"18 class of a wait that the context ends", nothing, (*suite[Tx]).cancelledWhileWaiting},
 		{"18 class of a lost connection", lose, (*suite[Tx]).lostConnection},
 		{"19 transaction without a key", unkeyed, (*suite[Tx]).unkeyed},
 		{"20 forget", forgets, (*suite[Tx]).forget},

@@ -161,7 +161,10 @@ func (s *model) begin(ctx context.Context, key dedupstore.Key) (tx *modelTx, rec
 	for waits := false; ; waits = true {
 		if ctx.Err() != nil {
 			s.giveUp(waits)
-			return nil, false, context.Cause(ctx)
+			if s.flaw == "the class of a wait is missing" {
+				return nil, false, context.Cause(ctx)
+			}
+			return nil, false, dedupstore.WithClass(dedupstore.Unavailable, context.Cause(ctx))
 		}
 		if s.wait > 0 && time.Since(tx.since) > s.wait {
 			s.giveUp(waits)

@@ -56,6 +56,7 @@ func TestFlawsAreFound(t *testing.T) {
 		"the error repeats the id":                  "05",
 		"Check fails":                               "17",
 		"ErrLocked is missing":                      "18 class of a key",
+		"the class of a wait is missing":            "18 class of a wait",
 		"the class of a lost connection is missing": "18 class of a lost",
 	} {
 		t.Run(string(f), func(t *testing.T) {

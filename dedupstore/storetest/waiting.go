@@ -120,6 +120,26 @@ func (s *suite[Tx]) awaitWaiting(calls []*call) {
 	}
 }
 
+// cancelledWhileWaiting gives up to wait for a key because the context ends. The event is not to blame for that.
+func (s *suite[Tx]) cancelledWhileWaiting() {
+	k := key("contested")
+	held := s.hold(s.Store, k, "of the owner", errOfFunction)
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	waiter := s.start(ctx, s.Store, k, s.writes("of the waiter"))
+	s.awaitWaiting([]*call{waiter})
+	cancel()
+	s.wait(waiter, k)
+	if waiter.ran || !errors.Is(waiter.err, context.Canceled) {
+		s.t.Errorf("Once() = %v, %v for a context that ends while the call waits, want false and an error that wraps the context's", waiter.ran, waiter.err)
+	}
+	s.wantClass(waiter.err, dedupstore.Unavailable)
+	held.release()
+	s.wait(held.call, k)
+	s.wantEffects("of the waiter", 0)
+	s.wantRan(k, "of the waiter")
+}
+
 // frozenOwner holds a key without a sign of life. Its successor must get on, and it must not wake up to commit.
 func (s *suite[Tx]) frozenOwner() {
 	k := key("frozen")

@@ -36,7 +36,13 @@ func (e *explainer) Done(ctx context.Context, err error) error {
 
 // Waiting implements Explainer.
 func (e *explainer) Waiting(ctx context.Context) error {
-	return fmt.Errorf("%s: get a connection: %w", e.store, cause(ctx))
+	return e.as(dedupstore.Unavailable, "get a connection: %w", cause(ctx))
+}
+
+// waited is the error of a call that was given up while it waited, for BEGIN, a lock or an answer, before its function began. The
+// event is not to blame for it.
+func (e *explainer) waited(ctx context.Context, err error) error {
+	return dedupstore.WithClass(dedupstore.Unavailable, e.Done(ctx, err))
 }
 
 // TxEnded implements Explainer.
@@ -87,7 +93,7 @@ func (e *explainer) ForgetError(err error) error {
 }
 
 // Place implements Explainer.
-func (e *explainer) Place(err error) error { return fmt.Errorf("%s: %w", e.store, err) }
+func (e *explainer) Place(err error) error { return e.as(dedupstore.Unavailable, "%w", err) }
 
 // inClass gives the function's error a class, unless it has one.
 func inClass(class dedupstore.Class, err error) error {
@@ -128,7 +134,7 @@ func (e *silent) Unwrap() error { return e.err }
 // beginError is BeginError for a dialect that knows the error's class.
 func (e *explainer) beginError(ctx context.Context, class dedupstore.Class, err error) error {
 	if ctx.Err() != nil {
-		return e.Done(ctx, err)
+		return e.waited(ctx, err)
 	}
 	if class == dedupstore.Unclassified {
 		class = dedupstore.Unavailable // nothing in it can be wrong but the connection

@@ -115,7 +115,7 @@ func ofTheTable(code string) bool {
 // RecordError implements Dialect.
 func (p *Postgres) RecordError(ctx context.Context, key dedupstore.Key, err error, ask Query) error {
 	if ctx.Err() != nil {
-		return p.Done(ctx, err)
+		return p.waited(ctx, err)
 	}
 	code := StateOf(err)
 	switch {

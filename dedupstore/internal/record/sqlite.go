@@ -63,7 +63,7 @@ func (s *SQLite) Silence(ctx context.Context, form Form, key dedupstore.Key, ask
 // RecordError implements Dialect.
 func (s *SQLite) RecordError(ctx context.Context, _ dedupstore.Key, err error, ask Query) error {
 	if ctx.Err() != nil {
-		return s.Done(ctx, err)
+		return s.waited(ctx, err)
 	}
 	code := sqlclass.SQLiteCode(err)
 	switch primary := code & 0xff; {
