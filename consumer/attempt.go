@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"runtime/debug"
 	"time"
 )
@@ -31,11 +32,11 @@ func (h *history) note(f *Failing) {
 }
 
 // attempt fills in what the runner knows about msg, which is made for this attempt, and runs the chain once in ctx, which carries
-// it. A panic is contained; the EventID function is the user's too.
+// it. A panic is contained, and so is an error whose methods panic; the EventID function is the user's too.
 func (t *topic) attempt(ctx context.Context, msg *Message, h *history) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &Panic{Value: v, Stack: debug.Stack()}
+			err = SafeError(&Panic{Value: v, Stack: debug.Stack()})
 		}
 	}()
 	if h.first.IsZero() {
@@ -46,8 +47,27 @@ func (t *topic) attempt(ctx context.Context, msg *Message, h *history) (err erro
 	if h.failing != nil {
 		msg.LastError = h.failing.Err
 	}
-	msg.EventID, msg.EventIDErr = t.eventID(msg)
-	return t.chain.Handle(ctx, msg)
+	msg.EventID, msg.EventIDErr = t.idOf(msg)
+	return SafeError(t.chain.Handle(ctx, msg))
+}
+
+// idOf asks the user's function. Its panic is as good as no id: it goes where messages without one go.
+func (t *topic) idOf(msg *Message) (id string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			id, err = "", fmt.Errorf("%w: Topic.EventID: %w", ErrNoEventID, SafeError(&Panic{Value: v, Stack: debug.Stack()}))
+		}
+	}()
+	id, err = t.eventID(msg)
+	return id, SafeError(err)
+}
+
+// exited is what an attempt came to that ended its goroutine.
+func exited(msg *Message) error {
+	if msg.Result.Exited != nil {
+		return SafeError(msg.Result.Exited.Err)
+	}
+	return &Panic{}
 }
 
 // judge says what follows on an attempt that ended with err, and is not yet in h. It is nil if nothing does: because the message
@@ -56,6 +76,7 @@ func (t *topic) judge(ctx context.Context, offset int64, h history, err error) *
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
+	err = SafeError(err)
 	f := &Failing{Offset: offset, Attempts: h.attempts() + 1, Since: h.first, Err: err}
 	delay, asked := Delay(err)
 	_, f.waits = Due(err)

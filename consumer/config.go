@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // Defaults of Config.
@@ -143,8 +145,6 @@ func (c Config) withDefaults() Config {
 		c.StallTimeout = DefaultStallTimeout
 	}
 	c.Limits = c.Limits.withDefaults()
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.Logger(c.Logger)
 	return c
 }

@@ -57,8 +57,14 @@ func (d *Delivery) Attempt(ctx context.Context) *Attempt {
 	done := make(chan struct{})
 	go func() { // a goroutine of its own, which the chain may end with runtime.Goexit
 		defer close(done)
-		a.Err = &Panic{}
+		returned := false
+		defer func() {
+			if !returned {
+				a.Err = exited(a.Message)
+			}
+		}()
 		a.Err = d.topic.attempt(WithMessage(ctx, a.Message), a.Message, &d.history)
+		returned = true
 	}()
 	<-done
 	if f := d.topic.judge(ctx, d.msg.Offset, d.history, a.Err); f != nil {

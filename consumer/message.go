@@ -63,6 +63,10 @@ type Result struct {
 	Skipped   bool  // the message is not for this consumer: middleware.Filter has skipped it
 	Logged    bool  // a link has written the line about the failure of the attempt, or has left it out as one too many: the runner writes none
 
+	// Exited is set where the handler has ended its goroutine (runtime.Goexit), so that no link can return anything any more: what the
+	// links so far would have returned. Links that decide what follows on an error look at it in a deferred function.
+	Exited *Exit
+
 	// Transactions are those of the attempt, of each step and of the dead letter, by their ends.
 	Transactions Transactions
 
@@ -70,6 +74,9 @@ type Result struct {
 	// HandlerStart, the handler between HandlerStart and HandlerEnd, COMMIT or ROLLBACK between HandlerEnd and End.
 	Begin, HandlerStart, HandlerEnd, End time.Time
 }
+
+// Exit is what a chain came to whose handler has ended its goroutine.
+type Exit struct{ Err error }
 
 // Transactions counts transactions by how they ended.
 type Transactions struct {

@@ -106,7 +106,7 @@ func (w *workers) run(cl *claim, it *item) {
 
 // after goes on in place of a worker that was ended.
 func (w *workers) after(cl *claim, it *item) {
-	next := cl.finish(it, &Panic{})
+	next := cl.finish(it, exited(&it.current.msg))
 	if next == nil {
 		cl, next = w.next()
 	}

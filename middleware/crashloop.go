@@ -140,7 +140,7 @@ func (c *crashLoop) watched(ctx context.Context, msg *consumer.Message, s *suspi
 	if n > 0 || before > 0 { // else it is a duplicate, which is not handled, and was not counted
 		defer c.end(ctx, key, s)
 	}
-	err = c.next.Handle(ctx, msg)
+	err = consumer.SafeError(c.next.Handle(ctx, msg))
 	if err == nil && n > 0 {
 		s.left.Add(-1)
 	}

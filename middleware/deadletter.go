@@ -15,6 +15,7 @@ import (
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // DeadLetterConfig is what can be chosen about DeadLetter. Nil means all defaults.
@@ -71,9 +72,7 @@ func DeadLetter[Tx any](store dedupstore.Store[Tx], dead deadletter.Writer[Tx], 
 		d.cfg = *cfg
 	}
 	d.invalid = d.validate()
-	if d.cfg.Logger == nil {
-		d.cfg.Logger = slog.Default()
-	}
+	d.cfg.Logger = safelog.Logger(d.cfg.Logger)
 	if d.cfg.ErrorText == nil {
 		d.cfg.ErrorText = deadletter.Text
 	}
@@ -138,7 +137,11 @@ func (d *deadLetter[Tx]) Handle(ctx context.Context, msg *consumer.Message) erro
 	if d.invalid != nil {
 		return d.invalid // not permanent: nothing is wrong with the message
 	}
-	err := d.next.Handle(ctx, msg)
+	return call(ctx, msg, d.next, func(err error) error { return d.decide(ctx, msg, err) })
+}
+
+// decide says what follows on an attempt that ended with err.
+func (d *deadLetter[Tx]) decide(ctx context.Context, msg *consumer.Message, err error) error {
 	if err == nil || interrupted(ctx) || !consumer.IsPermanent(err) && !consumer.IsGaveUp(err) {
 		return err
 	}
@@ -174,7 +177,7 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 	if n, ok := d.stuck.now(now); ok {
 		d.cfg.Logger.ErrorContext(ctx, "einmal: a dead letter cannot be written, the message stays",
 			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))), slog.Int64(string(names.Offset), msg.Offset),
-			slog.String("error", cut(d.cfg.ErrorText(w.own, msg), maxErrorText)), slog.Int("attempts", n))
+			slog.String("error", cut(d.text(w.own, msg), maxErrorText)), slog.Int("attempts", n))
 	}
 	ceiling := deadRetry.ceiling(w.failures)
 	return consumer.RetryAfter(ceiling/2+jitter(ceiling/2), w)
@@ -237,9 +240,13 @@ func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key de
 func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {
 	rec := deadletter.NewRecord(msg, key)
 	rec.Kind, rec.ErrorType = kind, errorType(err)
-	rec.Error = plain(d.cfg.ErrorText(err, msg), deadletter.MaxText)
+	rec.Error = plain(d.text(err, msg), deadletter.MaxText)
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
 		rec.TraceID = sc.TraceID().String()
 	}
 	return rec
+}
+
+func (d *deadLetter[Tx]) text(err error, msg *consumer.Message) string {
+	return errorText(func() string { return d.cfg.ErrorText(err, msg) }, err)
 }

@@ -141,7 +141,7 @@ func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, 
 	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error {
 		time.run()
 		defer time.wait()
-		return d.h(ctx, tx, msg)
+		return consumer.SafeError(d.h(ctx, tx, msg))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // FilterConfig is what can be chosen about Filter. Nil means all defaults.
@@ -31,9 +32,7 @@ func Filter(foreign func(msg *consumer.Message) bool, cfg *FilterConfig) consume
 	if cfg != nil {
 		f.cfg = *cfg
 	}
-	if f.cfg.Logger == nil {
-		f.cfg.Logger = slog.Default()
-	}
+	f.cfg.Logger = safelog.Logger(f.cfg.Logger)
 	return func(next consumer.Handler) consumer.Handler {
 		return &filter{next: next, foreign: f.foreign, cfg: f.cfg}
 	}

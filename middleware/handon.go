@@ -11,6 +11,7 @@ import (
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // HandOnConfig is what can be chosen about HandOn. Nil means all defaults.
@@ -41,9 +42,7 @@ func HandOn[Tx any](store dedupstore.Store[Tx], stage string, write func(ctx con
 	if cfg != nil {
 		h.cfg = *cfg
 	}
-	if h.cfg.Logger == nil {
-		h.cfg.Logger = slog.Default()
-	}
+	h.cfg.Logger = safelog.Logger(h.cfg.Logger)
 	if h.cfg.ErrorText == nil {
 		h.cfg.ErrorText = deadletter.Text
 	}
@@ -98,7 +97,11 @@ func (h *handOn[Tx]) Handle(ctx context.Context, msg *consumer.Message) error {
 	if h.invalid != nil {
 		return h.invalid // not permanent: nothing is wrong with the message
 	}
-	err := h.next.Handle(ctx, msg)
+	return call(ctx, msg, h.next, func(err error) error { return h.decide(ctx, msg, err) })
+}
+
+// decide says what follows on an attempt that ended with err.
+func (h *handOn[Tx]) decide(ctx context.Context, msg *consumer.Message, err error) error {
 	if !consumer.IsGaveUp(err) || interrupted(ctx) || msg.EventIDErr != nil || msg.EventID == "" {
 		return err
 	}
@@ -134,7 +137,7 @@ func (h *handOn[Tx]) log(ctx context.Context, often *seldom, level slog.Level, t
 	if n, ok := often.now(time.Now()); ok {
 		h.cfg.Logger.LogAttrs(ctx, level, text,
 			slog.String(string(names.Topic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(names.Offset), msg.Offset),
-			slog.String("error", cut(h.cfg.ErrorText(err, msg), maxErrorText)), slog.Int("messages", n))
+			slog.String("error", cut(errorText(func() string { return h.cfg.ErrorText(err, msg) }, err), maxErrorText)), slog.Int("messages", n))
 	}
 }
 

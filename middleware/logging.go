@@ -12,6 +12,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // LoggingConfig is what can be chosen about Logging. Nil means all defaults.
@@ -54,10 +55,7 @@ const (
 // Lines are written with the attempt's context, so that a slog.Handler that looks for a span there finds that of Tracing,
 // which stands outside.
 func Logging(logger *slog.Logger, cfg *LoggingConfig) consumer.Middleware {
-	if logger == nil {
-		logger = slog.Default()
-	}
-	l := logging{log: logger}
+	l := logging{log: safelog.Logger(logger)}
 	if cfg != nil {
 		l.cfg = *cfg
 	}
@@ -83,18 +81,16 @@ type logging struct {
 func (l *logging) Link() consumer.Link { return consumer.LinkLogging }
 
 // Handle implements consumer.Handler.
-func (l *logging) Handle(ctx context.Context, msg *consumer.Message) (err error) {
-	start, returned := time.Now(), false
-	defer func() {
-		if !returned { // a panic or runtime.Goexit goes through
-			l.write(ctx, msg, start, outcomePanic, nil, debug.Stack())
+func (l *logging) Handle(ctx context.Context, msg *consumer.Message) error {
+	start := time.Now()
+	return observe(ctx, msg, l.next, func(what outcome, err error, panicked bool) {
+		why := cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn)
+		trace := stack(why)
+		if panicked {
+			trace = debug.Stack()
 		}
-	}()
-	err = l.next.Handle(ctx, msg)
-	returned = true
-	why := cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn)
-	l.write(ctx, msg, start, outcomeOf(ctx, msg, err), why, stack(why))
-	return err
+		l.write(ctx, msg, start, what, why, trace)
+	})
 }
 
 // stack returns the stack of a panic that Recover has made an error of.
@@ -158,7 +154,7 @@ func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.T
 		attrs = append(attrs, slog.Float64(string(names.Delay), delay.Seconds()))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String(string(names.ErrorType), errorType(err)), slog.String("error", cut(l.cfg.ErrorText(err), maxErrorText)))
+		attrs = append(attrs, slog.String(string(names.ErrorType), errorType(err)), slog.String("error", cut(errorText(func() string { return l.cfg.ErrorText(err) }, err), maxErrorText)))
 	}
 	if stack != nil {
 		attrs = append(attrs, slog.String(string(names.Stack), cut(string(stack), maxStack)))

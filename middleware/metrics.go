@@ -59,18 +59,11 @@ func (m *metrics) Link() consumer.Link { return consumer.LinkMetrics }
 func (m *metrics) Validate([]consumer.Handler) error { return m.invalid }
 
 // Handle implements consumer.Handler.
-func (m *metrics) Handle(ctx context.Context, msg *consumer.Message) (err error) {
-	start, returned := time.Now(), false
-	defer func() {
-		what := outcomePanic
-		if returned {
-			what = outcomeOf(ctx, msg, err)
-		}
+func (m *metrics) Handle(ctx context.Context, msg *consumer.Message) error {
+	start := time.Now()
+	return observe(ctx, msg, m.next, func(what outcome, err error, _ bool) {
 		m.record(ctx, msg, start, what, cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn))
-	}()
-	err = m.next.Handle(ctx, msg)
-	returned = true
-	return err
+	})
 }
 
 func (m *metrics) record(ctx context.Context, msg *consumer.Message, start time.Time, what outcome, err error) {

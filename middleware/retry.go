@@ -101,7 +101,11 @@ func (r *retry) Validate([]consumer.Handler) error { return r.invalid }
 
 // Handle implements consumer.Handler.
 func (r *retry) Handle(ctx context.Context, msg *consumer.Message) error {
-	err := r.next.Handle(ctx, msg)
+	return call(ctx, msg, r.next, func(err error) error { return r.decide(ctx, msg, err) })
+}
+
+// decide says what follows on an attempt that ended with err.
+func (r *retry) decide(ctx context.Context, msg *consumer.Message, err error) error {
 	excused := excusedBefore(msg.LastError)
 	failures := msg.Attempt - excused
 	switch {

@@ -131,13 +131,21 @@ func (s *sequence) Handle(ctx context.Context, msg *consumer.Message) error {
 		}
 		m := st.message(msg, failures[i])
 		first := m.FirstAttempt
-		err := st.handle(ctx, m)
-		sumUp(&msg.Result, m.Result)
+		err := st.handle(ctx, msg, m, func(err error) error {
+			sumUp(&msg.Result, m.Result)
+			if err != nil {
+				failures[i] = failures[i].and(first, err)
+				return &stepError{step: st.name, err: err, of: s, failures: failures}
+			}
+			failures[i] = failure{}
+			if m.Result.Exited != nil && i < len(s.steps)-1 { // nobody is left to begin the next step
+				return consumer.RetryAfter(0, &stepError{step: st.name, err: errStepExited, of: s, failures: failures})
+			}
+			return nil
+		})
 		if err != nil {
-			failures[i] = failures[i].and(first, err)
-			return &stepError{step: st.name, err: err, of: s, failures: failures}
+			return err
 		}
-		failures[i] = failure{}
 		if m.Result.Duplicate {
 			duplicates++
 		}
@@ -158,9 +166,12 @@ func (st step) message(msg *consumer.Message, f failure) *consumer.Message {
 	return &m
 }
 
-// handle makes an error of a panic, so that it counts as a failure of this step and keeps those of the others.
-func (st step) handle(ctx context.Context, m *consumer.Message) error {
-	return (&recoverer{st.links[0]}).Handle(consumer.WithMessage(ctx, m), m)
+var errStepExited = errors.New("the step is done, but its handler ended its goroutine")
+
+// handle runs the step's chain, and then with what it came to. It makes an error of a panic, so that it counts as a failure of this
+// step and keeps those of the others.
+func (st step) handle(ctx context.Context, msg, m *consumer.Message, then func(err error) error) error {
+	return callFor(consumer.WithMessage(ctx, m), msg, m, &recoverer{st.links[0]}, then)
 }
 
 // sumUp adds what a step came to.

@@ -62,7 +62,7 @@ func (t *timeout) Handle(ctx context.Context, msg *consumer.Message) error {
 	}
 	c := newClock(ctx, t)
 	defer c.stop()
-	err := t.next.Handle(c, msg)
+	err := consumer.SafeError(t.next.Handle(c, msg))
 	over := context.Cause(c) == error(t.over) //nolint:errorlint // this very cause, not one that wraps it
 	switch {
 	case !over, err == nil && committed(msg), errors.Is(err, t.over): // stores wrap the cause

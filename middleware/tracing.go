@@ -93,24 +93,16 @@ type tracing struct {
 func (t *tracing) Link() consumer.Link { return consumer.LinkTracing }
 
 // Handle implements consumer.Handler.
-func (t *tracing) Handle(ctx context.Context, msg *consumer.Message) (err error) {
+func (t *tracing) Handle(ctx context.Context, msg *consumer.Message) error {
 	inner, span := t.start(ctx, msg)
-	returned := false
 	// Not span.End itself: called by a panic, it would write the panic's value into the span.
-	defer func() {
+	return observe(inner, msg, t.next, func(what outcome, err error, panicked bool) {
 		if span.IsRecording() {
-			what := outcomePanic
-			if returned {
-				what = outcomeOf(ctx, msg, err)
-			}
 			t.describe(span, msg, what, cmp.Or(err, msg.Result.DeadErr, msg.Result.HandedOn))
-			t.children(inner, msg, returned && !rolledBack(err))
+			t.children(inner, msg, !panicked && !rolledBack(err))
 		}
 		span.End()
-	}()
-	err = t.next.Handle(inner, msg)
-	returned = true
-	return err
+	})
 }
 
 // start begins the process span.
