@@ -1,8 +1,9 @@
 package consumer
 
 import (
-	"cmp"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,8 @@ type groupClient struct {
 	group    string
 	stop     <-chan struct{} // the Consumer stops
 	patience time.Duration
+	finder   *finder
+	errors   *brokerErrors
 
 	mu       sync.Mutex
 	own      *coordinator     // nil while there is none
@@ -40,6 +43,7 @@ type groupClient struct {
 	stopBy   time.Time        // the same, from the stop on
 	seeking  chan struct{}    // closed when the search under way is over; nil if there is none
 	refused  error            // by the brokers, at the last search; waiting does not cure it
+	cause    error            // why the last search has failed; nil when there is a coordinator
 	askAgain func(error) bool // what to do when no broker tells an offset; waits, and reports whether to ask again
 	closed   bool
 }
@@ -51,10 +55,11 @@ const (
 	patience = 16 * time.Second
 	// stopGrace is how long a stopping Consumer waits for a coordinator, to commit and to leave.
 	stopGrace = 3 * time.Second
-	// lookupTimeout bounds the question for the coordinator, which is asked to all brokers at once: the one that is asked
-	// first can be the one that is frozen.
-	lookupTimeout = 2 * time.Second
-	seekPause     = 250 * time.Millisecond
+	// seekPause lies between two tries of a search, and grows to seekPauseMax: all members of all groups search at once when a
+	// coordinator is away.
+	seekPause, seekPauseMax = 250 * time.Millisecond, 2 * time.Second
+	// seekQuiet is how long a search may take before the log says why: coordinators move.
+	seekQuiet = time.Second
 )
 
 // coordinator is a connection to the group's coordinator.
@@ -72,8 +77,11 @@ func (c *coordinator) end() {
 // alive reports whether the connection is open, without waiting for the request that may be under way on it.
 func (c *coordinator) alive() bool { return c != nil && c.dialer.Open() }
 
-func newGroupClient(client sarama.Client, group string, stop <-chan struct{}) *groupClient {
-	g := &groupClient{Client: client, group: group, stop: stop, patience: patience}
+func newGroupClient(client sarama.Client, group string, stop <-chan struct{}, log *slog.Logger) *groupClient {
+	g := &groupClient{
+		Client: client, group: group, stop: stop, patience: patience,
+		finder: newFinder(group, client.Config()), errors: newBrokerErrors(log),
+	}
 	g.arm()
 	return g
 }
@@ -169,16 +177,23 @@ func (g *groupClient) await(found <-chan struct{}, wait time.Duration) bool {
 // seek looks for the coordinator until it is connected, or the deadline has passed.
 func (g *groupClient) seek(deadline time.Time) {
 	var own *coordinator
-	var refused error
-	for own == nil && refused == nil && time.Now().Before(deadline) && !g.isClosed() {
-		own, refused = g.find()
-		if own == nil && refused == nil {
-			time.Sleep(seekPause)
+	var err error
+	began, rest := time.Now(), seekPause
+	for time.Now().Before(deadline) && !g.isClosed() {
+		if own, err = g.find(); err == nil || notAllowed(err) {
+			break
 		}
+		if time.Since(began) > seekQuiet {
+			g.errors.warn(fmt.Errorf("the coordinator of the group is not reached: %w", err))
+		}
+		rest = g.rest(rest)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.refused = refused
+	g.refused, g.cause = nil, err
+	if notAllowed(err) {
+		g.refused = sarama.ErrGroupAuthorizationFailed
+	}
 	if g.closed && own != nil {
 		own.end()
 	} else {
@@ -188,66 +203,69 @@ func (g *groupClient) seek(deadline time.Time) {
 	g.seeking = nil
 }
 
-// find asks for the coordinator and connects to it; nil if either fails. The error is one that waiting does not cure.
+// rest waits before the next try, and returns how long to wait the next time. The stop of the Consumer, which leaves little time, ends it.
+func (g *groupClient) rest(d time.Duration) time.Duration {
+	stop := g.stop
+	select {
+	case <-stop:
+		stop, d = nil, seekPause
+	default:
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-stop:
+	}
+	return min(2*d, seekPauseMax)
+}
+
+// notAllowed reports whether the brokers do not tell the coordinator to this user. Waiting does not cure it.
+func notAllowed(err error) bool { return errors.Is(err, sarama.ErrGroupAuthorizationFailed) }
+
+// why returns why there is no coordinator, nil if there is one or nobody has searched.
+func (g *groupClient) why() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cause
+}
+
+// find asks for the coordinator and connects to it.
 func (g *groupClient) find() (*coordinator, error) {
-	addr, err := g.lookup()
-	if addr == "" {
+	addr, err := g.finder.find(g.addresses())
+	if err != nil {
 		return nil, err
 	}
-	return g.connect(addr, g.Config().Net.DialTimeout+lookupTimeout), nil
+	return g.connect(addr, g.Config().Net.DialTimeout+lookupTimeout)
 }
 
 // connect opens a connection, with all that belongs to it: TLS, SASL, the versions. A frozen broker accepts it and says nothing.
-func (g *groupClient) connect(addr string, timeout time.Duration) *coordinator {
+func (g *groupClient) connect(addr string, timeout time.Duration) (*coordinator, error) {
 	conf := *g.Config()
 	c := &coordinator{Broker: sarama.NewBroker(addr), dialer: kafkaconf.NewDialer(&conf)}
 	if err := c.Open(&conf); err != nil {
-		return nil
+		return nil, err
 	}
-	opened := make(chan struct{})
+	opened := make(chan error, 1)
 	go func() {
-		defer close(opened)
-		_, _ = c.Connected() // waits until it is open, or has failed
+		_, err := c.Connected() // waits until it is open, or has failed
+		opened <- err
 	}()
-	if !waitFor(opened, timeout) || !c.alive() {
-		c.end()
-		return nil
-	}
-	return c
-}
-
-// answer is what a broker says about the coordinator: its address, empty if it does not know; or that it is not allowed to tell.
-type answer struct {
-	addr    string
-	refused error
-}
-
-// lookup asks all brokers at once, over connections of their own, and takes the first answer that has an address.
-func (g *groupClient) lookup() (addr string, refused error) {
-	addrs := g.addresses()
-	answers := make(chan answer, len(addrs))
-	conf := *g.Config()
-	conf.Net.DialTimeout = min(conf.Net.DialTimeout, lookupTimeout)
-	conf.Net.ReadTimeout, conf.Net.WriteTimeout = lookupTimeout, lookupTimeout
-	d := kafkaconf.NewDialer(&conf)
-	defer d.End()
-	for _, addr := range addrs {
-		go func() { answers <- ask(addr, g.group, &conf) }()
-	}
-	timeout := time.NewTimer(lookupTimeout)
-	defer timeout.Stop()
-	for range addrs {
-		select {
-		case a := <-answers:
-			if a.addr != "" {
-				return a.addr, nil
-			}
-			refused = cmp.Or(refused, a.refused)
-		case <-timeout.C:
-			return "", refused
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	err := errNoReply
+	select {
+	case err = <-opened:
+		if err == nil && c.alive() {
+			return c, nil
 		}
+		if err == nil {
+			err = sarama.ErrNotConnected
+		}
+	case <-timer.C:
 	}
-	return "", refused
+	c.end()
+	return nil, kafkaconf.NoAnswer{addr: err}
 }
 
 // addresses are those of the brokers that the client knows, or the ones it began with.
@@ -258,25 +276,6 @@ func (g *groupClient) addresses() []string {
 	}
 	slices.Sort(addrs)
 	return slices.Compact(addrs)
-}
-
-// ask asks one broker.
-func ask(addr, group string, conf *sarama.Config) answer {
-	b := sarama.NewBroker(addr)
-	if err := b.Open(conf); err != nil {
-		return answer{}
-	}
-	defer b.Close()
-	res, err := b.FindCoordinator(&sarama.FindCoordinatorRequest{CoordinatorKey: group, CoordinatorType: sarama.CoordinatorGroup, Version: 2})
-	switch {
-	case err != nil:
-		return answer{}
-	case errors.Is(res.Err, sarama.ErrGroupAuthorizationFailed):
-		return answer{refused: res.Err}
-	case !errors.Is(res.Err, sarama.ErrNoError) || res.Coordinator == nil:
-		return answer{}
-	}
-	return answer{addr: res.Coordinator.Addr()}
 }
 
 // RefreshCoordinator is called when the coordinator says that it is none any more. The next call of Coordinator looks for the new
@@ -293,7 +292,7 @@ func (g *groupClient) RefreshCoordinator(string) error {
 	}
 	found := make(chan string, 1)
 	go func() {
-		addr, _ := g.lookup()
+		addr, _ := g.finder.find(g.addresses())
 		found <- addr
 	}()
 	var addr string
@@ -328,5 +327,6 @@ func (g *groupClient) Close() error {
 		g.own = nil
 	}
 	g.mu.Unlock()
+	g.finder.close()
 	return g.Client.Close()
 }

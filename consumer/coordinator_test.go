@@ -48,7 +48,7 @@ func testGroupClient(t *testing.T, group string, b *serverstest.Broker, edit fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGroupClient(client, group, nil)
+	g := newGroupClient(client, group, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { _ = g.Close() }) // some tests have closed it
 	return g
 }

@@ -3,13 +3,16 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
 
 // Check asks the links of all chains whether they will work, as Run does at its start: whether the table of a store is there, for
 // example. Links whose servers do not answer yet are asked again until ctx is done.
-func (c *Consumer) Check(ctx context.Context) error { return c.checkLinks(ctx) }
+func (c *Consumer) Check(ctx context.Context) error {
+	return c.newStarter(slices.Sorted(maps.Keys(c.topics)), nil).checkLinks(ctx)
+}
 
 // Deliver takes msg for delivery to the chain of its topic without a broker. Each call is a delivery of its own, as after a
 // rebalance or a restart: attempts are counted anew. msg is copied; what the runner knows is filled in at each attempt, except

@@ -107,6 +107,7 @@ func saramaConfig(p *problems, cfg Config, st *strategy) *sarama.Config {
 		p.add("Config.Sarama", "%v", err)
 	}
 	checkTimeouts(p, sc)
+	checkLoops(p, sc)
 	checkSizes(p, sc)
 	return sc
 }
@@ -132,6 +133,28 @@ func checkTimeouts(p *problems, sc *sarama.Config) {
 		"else joining the group times out while the others drain")
 	below("Net.ReadTimeout", sc.Net.ReadTimeout, "Consumer.Group.Session.Timeout", g.Session.Timeout,
 		"else a dead connection costs the session")
+}
+
+// leastPeriod and leastBackoff are the least that settings may be which say how often the brokers are asked something.
+const leastPeriod, leastBackoff = 100 * time.Millisecond, 10 * time.Millisecond
+
+// checkLoops refuses what makes a loop without a pause.
+func checkLoops(p *problems, sc *sarama.Config) {
+	for _, f := range []struct {
+		name  string
+		d     time.Duration
+		least time.Duration
+		what  string
+	}{
+		{"Metadata.RefreshFrequency", sc.Metadata.RefreshFrequency, leastPeriod, "new partitions are looked for that often, 0 does not switch it off"},
+		{"Metadata.Retry.Backoff", sc.Metadata.Retry.Backoff, leastBackoff, "a broker that is away would be asked without a pause"},
+		{"Consumer.Retry.Backoff", sc.Consumer.Retry.Backoff, leastBackoff, "a partition that cannot be read would be asked for without a pause"},
+		{"Consumer.Group.Rebalance.Retry.Backoff", sc.Consumer.Group.Rebalance.Retry.Backoff, leastBackoff, "the group would be joined without a pause"},
+	} {
+		if f.d < f.least {
+			p.add("Config.Sarama", "sets %s to %v: set at least %v; %s", f.name, f.d, f.least, f.what)
+		}
+	}
 }
 
 // checkSizes refuses a fetch whose answer sarama would not read: it fails as a whole, again and again, for all partitions of the

@@ -219,3 +219,26 @@ func wrapped(err error) error {
 	}
 	return fmt.Errorf("join: %w", errors.Join(errors.New("also"), err))
 }
+
+// Settings that would ask the brokers without a pause are refused, each by name; the smallest that are sound are taken.
+func TestSettingsThatMakeLoops(t *testing.T) {
+	t.Parallel()
+	for _, f := range []struct {
+		name string
+		set  func(*sarama.Config, time.Duration)
+		ok   time.Duration
+	}{
+		{"Metadata.RefreshFrequency", func(c *sarama.Config, d time.Duration) { c.Metadata.RefreshFrequency = d }, leastPeriod},
+		{"Metadata.Retry.Backoff", func(c *sarama.Config, d time.Duration) { c.Metadata.Retry.Backoff = d }, leastBackoff},
+		{"Consumer.Retry.Backoff", func(c *sarama.Config, d time.Duration) { c.Consumer.Retry.Backoff = d }, leastBackoff},
+		{"Consumer.Group.Rebalance.Retry.Backoff", func(c *sarama.Config, d time.Duration) { c.Consumer.Group.Rebalance.Retry.Backoff = d }, leastBackoff},
+	} {
+		for d, want := range map[time.Duration]int{0: 1, f.ok - 1: 1, f.ok: 0} {
+			var p problems
+			saramaConfig(&p, Config{Group: "g", Sarama: func(c *sarama.Config) { f.set(c, d) }}, &strategy{})
+			if len(p) != want || want > 0 && !strings.Contains(p[0].Error(), "sets "+f.name+" to "+d.String()+": set at least "+f.ok.String()) {
+				t.Errorf("%s %v: %v", f.name, d, errors.Join(p...))
+			}
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,15 +12,14 @@ import (
 
 // checkLinks asks the links of all chains whether they will work. An answer that asks for a delay is asked again: a database that
 // starts beside the service.
-func (c *Consumer) checkLinks(ctx context.Context) error {
-	names := slices.Sorted(maps.Keys(c.topics))
-	found := make([][]error, len(names))
+func (s *starter) checkLinks(ctx context.Context) error {
+	found := make([][]error, len(s.names))
 	var wg sync.WaitGroup
-	for i, name := range names {
-		wg.Go(func() { found[i] = checkUntil(ctx, c.topics[name]) }) // none uses up the time of the others
+	for i, name := range s.names {
+		wg.Go(func() { found[i] = s.checkUntil(ctx, s.topics[name]) }) // none uses up the time of the others
 	}
 	wg.Wait()
-	return saidOnce(names, found)
+	return saidOnce(s.names, found)
 }
 
 // saidOnce joins the errors that were found in the topics' chains, each behind the names of its topics: many chains share a store, and
@@ -52,18 +50,26 @@ func saidOnce(names []string, found [][]error) error {
 }
 
 // checkUntil asks again as long as all that is wrong asks for a delay. What waiting does not cure is returned at once.
-func checkUntil(ctx context.Context, t *topic) []error {
+func (s *starter) checkUntil(ctx context.Context, t *topic) []error {
+	what := fmt.Sprintf("the chain of topic %q", t.name)
 	for {
 		errs := t.check(ctx)
 		delay := startRetry // at least, or a link that asks for none makes a hot loop
 		for _, err := range errs {
 			d, again := Delay(err)
 			if !again {
+				s.waits.over(what)
+				s.incurable()
 				return errs
 			}
 			delay = max(delay, d)
 		}
-		if len(errs) == 0 || !pause(ctx, delay) {
+		if len(errs) == 0 {
+			s.waits.over(what)
+			return nil
+		}
+		s.waits.note(what, errors.Join(errs...))
+		if !pause(ctx, delay) {
 			return errs
 		}
 	}

@@ -95,11 +95,18 @@ func (m *membership) sessions() error {
 		if m.ctx.Err() != nil {
 			return nil //nolint:nilerr // what ended with the membership is no error of it
 		}
+		if errors.Is(err, sarama.ErrInvalidSessionTimeout) {
+			return m.sessionTimeoutRefused(err)
+		}
 		if fatal := refused(err, m.cfg.Group); fatal != nil {
 			return fatal
 		}
 		if err != nil {
-			m.log.Warn("einmal: joining or leaving the group failed, trying again", slog.Any("error", err))
+			attrs := []any{slog.Any("error", err)}
+			if why := m.client.why(); why != nil {
+				attrs = append(attrs, slog.Any("coordinator", why)) // the error says no more than that there is none
+			}
+			m.log.Warn("einmal: joining or leaving the group failed, trying again", attrs...)
 			m.change(Left, Running) // until the next assignment
 		}
 		short = m.countShort(short, err)
@@ -179,6 +186,20 @@ func refused(err error, group string) error {
 		return nil
 	}
 	return fmt.Errorf("einmal: group %q refuses this member: %w: %s", group, err, remedy)
+}
+
+// sessionTimeoutRefused is the error for a session time-out that the brokers do not allow.
+func (m *membership) sessionTimeoutRefused(err error) error {
+	ctx, cancel := context.WithTimeout(m.ctx, windowTimeout)
+	defer cancel()
+	bounds := "their group.min.session.timeout.ms and group.max.session.timeout.ms"
+	found, asked := bounded(ctx, 0, func() (*settings, error) { return askSettings(m.client, nil) }, func(*settings) {})
+	if asked == nil && found.broker["group.min.session.timeout.ms"] != "" {
+		bounds = fmt.Sprintf("group.min.session.timeout.ms is %s there, group.max.session.timeout.ms is %s",
+			found.broker["group.min.session.timeout.ms"], found.broker["group.max.session.timeout.ms"])
+	}
+	return fmt.Errorf("einmal: group %q refuses this member: %w: Consumer.Group.Session.Timeout is %v in Config.Sarama, set one that the brokers allow: %s",
+		m.cfg.Group, err, m.sarama.Consumer.Group.Session.Timeout, bounds)
 }
 
 // clashRemedy is what to do about members with other strategies.

@@ -267,3 +267,18 @@ func TestAbort(t *testing.T) {
 		t.Error(m.err)
 	}
 }
+
+// A session time-out that the brokers do not allow ends Run with the setting and their bounds: asking again would not help.
+func TestSessionTimeoutThatTheBrokersRefuse(t *testing.T) {
+	t.Parallel()
+	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
+		cfg := config(b, serverstest.Group(t), b.Topic(t, 1), nop)
+		cfg.Sarama = func(c *sarama.Config) { c.Consumer.Group.Session.Timeout = 24 * time.Hour }
+		m := start(t, cfg)
+		receive(t, m.done)
+		if !errors.Is(m.err, sarama.ErrInvalidSessionTimeout) {
+			t.Fatalf("Run returned %v", m.err)
+		}
+		says(t, m.err, "Consumer.Group.Session.Timeout is 24h0m0s in Config.Sarama", "group.min.session.timeout.ms is ", "group.max.session.timeout.ms is ")
+	})
+}

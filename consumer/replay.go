@@ -218,21 +218,18 @@ func (t *topic) dedups() bool {
 func (r *replay) run(ctx context.Context) error {
 	starting, cancel := context.WithTimeout(ctx, r.Consumer.cfg.StartTimeout)
 	defer cancel()
-	if err := saidOnce([]string{r.cfg.Topic}, [][]error{checkUntil(starting, r.topic)}); err != nil {
-		return err
-	}
-	client, err := r.connect(starting)
-	if err != nil {
-		return err
-	}
 	stop := context.AfterFunc(ctx, r.dialer.End) // nothing else ends a request that is not answered
+	s := r.newStarter([]string{r.cfg.Topic}, cancel)
+	told := s.waits.report(starting)
+	client, err := s.check(starting, s.checkTopics)
+	told()
 	defer func() {
 		stop()
 		r.dialer.End()
 		closeClient(client)
 	}()
-	if err := findTopic(starting, client, r.cfg.Topic, time.Now().Add(unknownGrace)); err != nil {
-		return fmt.Errorf("topic %q: %w", r.cfg.Topic, err)
+	if err != nil {
+		return err
 	}
 	if r.reader, err = topicwindow.New(client, r.cfg.Topic); err != nil {
 		return err

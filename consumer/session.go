@@ -158,11 +158,7 @@ func (s *session) commit(sess sarama.ConsumerGroupSession) {
 
 // topicIDs asks a broker for the ids of the topics that exist. A broker before Kafka 2.8 has none to tell: they stay zero then.
 func topicIDs(client sarama.Client, topics map[string]*topic) (map[string]TopicID, error) {
-	broker := client.LeastLoadedBroker()
-	if broker == nil { // while sarama brings dead brokers back
-		return nil, sarama.ErrOutOfBrokers
-	}
-	res, err := broker.GetMetadata(sarama.NewMetadataRequest(client.Config().Version, slices.Collect(maps.Keys(topics))))
+	res, err := askTopics(client, slices.Collect(maps.Keys(topics)))
 	if err != nil {
 		return nil, err
 	}

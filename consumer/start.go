@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,13 +9,20 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/kafkaconf"
 )
 
 // startRetry is the pause between two tries to reach a server at the start.
 const startRetry = 500 * time.Millisecond
+
+// startGrace is how long the start goes on when a part of it has found what waiting does not cure, so that the other parts can say what
+// they have found.
+const startGrace = 2 * time.Second
 
 // start reaches the brokers and the databases and checks all that they can tell. It returns nil, nil if ctx ends
 // meanwhile, or Abort is called.
@@ -30,13 +38,9 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 	}()
 	limited, cancel := context.WithTimeout(starting, c.cfg.StartTimeout)
 	defer cancel()
-	links := make(chan error, 1)
-	go func() { links <- c.checkLinks(limited) }()
-	client, err := c.connect(limited)
-	if err == nil {
-		err = errors.Join(c.checkTopics(limited, client), c.checkGroup(limited, client))
-	}
-	err = errors.Join(err, <-links)
+	s := c.newStarter(slices.Sorted(maps.Keys(c.topics)), cancel)
+	defer s.waits.report(limited)()
+	client, err := s.check(limited, s.checkTopics, s.checkGroup)
 	if err == nil {
 		c.checkWindows(limited, client)
 	}
@@ -46,9 +50,55 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 	c.dialer.End() // what still waits for an answer in the background ends with its connection
 	closeClient(client)
 	if starting.Err() != nil {
+		s.waits.ended()
 		return nil, nil //nolint:nilnil // documented
 	}
 	return nil, err
+}
+
+// starter is the start of a Consumer, for some of its topics.
+type starter struct {
+	*Consumer
+	names  []string
+	cancel context.CancelFunc // ends the start
+	waits  *waits
+}
+
+func (c *Consumer) newStarter(names []string, cancel context.CancelFunc) *starter {
+	return &starter{Consumer: c, names: names, cancel: cancel, waits: newWaits(c)}
+}
+
+// check does all checks side by side, those of the brokers when one has answered, and returns what all of them have found.
+func (s *starter) check(ctx context.Context, brokers ...func(context.Context, sarama.Client) error) (client sarama.Client, err error) {
+	err = s.sideBySide(
+		func() (err error) {
+			if client, err = s.connect(ctx); err != nil {
+				return err
+			}
+			var checks []func() error
+			for _, check := range brokers {
+				checks = append(checks, func() error { return check(ctx, client) })
+			}
+			return s.sideBySide(checks...)
+		},
+		func() error { return s.checkLinks(ctx) },
+	)
+	return client, err
+}
+
+// sideBySide joins the errors of the checks, in their order. A check returns one when its time is over, or when waiting does not cure it.
+func (s *starter) sideBySide(checks ...func() error) error {
+	errs := make([]error, len(checks))
+	var all sync.WaitGroup
+	for i, check := range checks {
+		all.Go(func() {
+			if errs[i] = check(); errs[i] != nil {
+				s.incurable()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 func closeClient(client sarama.Client) {
@@ -63,7 +113,7 @@ func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r := &running{Consumer: c, log: log, drains: make(chan struct{}), hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}, partitions: map[string]int{}}
 	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
-	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done())
+	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done(), log)
 	context.AfterFunc(r.ctx, func() {
 		defer close(r.drains)
 		c.draining()
@@ -75,29 +125,47 @@ func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	return r
 }
 
+// incurable ends the start soon: something was found that waiting does not cure.
+func (s *starter) incurable() {
+	if s.cancel != nil {
+		time.AfterFunc(startGrace, s.cancel)
+	}
+}
+
 // connect tries to reach a broker until ctx is done. What waiting does not cure is returned at once.
-func (c *Consumer) connect(ctx context.Context) (sarama.Client, error) {
+func (s *starter) connect(ctx context.Context) (sarama.Client, error) {
 	var last error
+	began := time.Now()
+	s.waits.note(waitBrokers, errNoAnswerYet)
 	for {
-		client, err := dial(ctx, c.cfg.Brokers, c.sarama)
+		client, err := kafkaconf.Connect(ctx, s.cfg.Brokers, s.sarama, s.dialer)
 		if err == nil {
+			s.waits.over(waitBrokers)
 			return client, nil
 		}
-		if errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
-			return nil, fmt.Errorf("brokers %v refuse the credentials: %w: correct Net.SASL in Config.Sarama", c.cfg.Brokers, err)
+		if remedy := kafkaconf.Remedy(err, " in Config.Sarama"); remedy != "" {
+			s.waits.over(waitBrokers)
+			return nil, fmt.Errorf("brokers %v cannot be used: %w: %s", s.cfg.Brokers, err, remedy)
 		}
 		if last == nil || ctx.Err() == nil { // the end of ctx tells less than the try before it
 			last = err
 		}
+		s.waits.note(waitBrokers, last)
 		if !pause(ctx, startRetry) {
-			return nil, fmt.Errorf("no broker of %v answered within %v: %w: check Config.Brokers, the network, and whether the listener wants TLS or SASL (Config.Sarama)", c.cfg.Brokers, c.cfg.StartTimeout, last)
+			return nil, fmt.Errorf("no broker of %v answered within %v: %w: check Config.Brokers, the network, and whether the listener wants TLS or SASL (Config.Sarama)",
+				s.cfg.Brokers, waited(began, s.cfg.StartTimeout), last)
 		}
 	}
 }
 
-// dial is sarama.NewClient, which knows no context.
-func dial(ctx context.Context, brokers []string, conf *sarama.Config) (sarama.Client, error) {
-	return bounded(ctx, 0, func() (sarama.Client, error) { return sarama.NewClient(brokers, conf) }, closeClient)
+var errNoAnswerYet = errors.New("none has answered yet")
+
+// waited is how long something was waited for, the limit if it is over.
+func waited(since time.Time, limit time.Duration) time.Duration {
+	if d := time.Since(since); d < limit {
+		return d.Round(100 * time.Millisecond)
+	}
+	return limit
 }
 
 // bounded returns what f returns, which knows no context or may ignore it; or the error of ctx, if f has not returned by grace
@@ -127,54 +195,85 @@ func bounded[T any](ctx context.Context, grace time.Duration, f func() (T, error
 }
 
 // checkTopics reports the topics that do not exist, or that this user may not read.
-func (c *Consumer) checkTopics(ctx context.Context, client sarama.Client) error {
+func (s *starter) checkTopics(ctx context.Context, client sarama.Client) error {
 	var missing []string
+	var cause error
 	var errs []error
-	until := time.Now().Add(min(unknownGrace, c.cfg.StartTimeout/4))
-	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
-		err := findTopic(ctx, client, name, until)
-		switch {
+	answers := s.findTopics(ctx, client)
+	for _, name := range s.names {
+		switch err := answers[name]; {
 		case err == nil:
-		case errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic):
-			missing = append(missing, fmt.Sprintf("%q%s", name, suggestion(client, name)))
+		case isMissing(err):
+			cause = err
+			missing = append(missing, fmt.Sprintf("%q%s", name, suggestion(ctx, client, name)))
 		case errors.Is(err, sarama.ErrTopicAuthorizationFailed):
 			errs = append(errs, fmt.Errorf("topic %q: %w: allow the user READ and DESCRIBE on it", name, err))
 		default:
-			errs = append(errs, fmt.Errorf("topic %q: the brokers %v do not tell about it: %w", name, c.cfg.Brokers, err))
-		}
-		if ctx.Err() != nil {
-			break
+			errs = append(errs, fmt.Errorf("topic %q: the brokers %v do not tell about it: %w", name, s.cfg.Brokers, err))
 		}
 	}
 	if len(missing) > 0 {
-		errs = append(errs, fmt.Errorf("topics that do not exist: %s: create them first, einmal creates none; or correct the names in Config.Topics", strings.Join(missing, ", ")))
+		errs = append(errs, fmt.Errorf("topics that do not exist: %s: create them first, einmal creates none; or correct the names in Config.Topics: %w", strings.Join(missing, ", "), cause))
 	}
 	return errors.Join(errs...)
+}
+
+func isMissing(err error) bool {
+	return errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic)
 }
 
 // unknownGrace is how long the answer that a topic does not exist is not believed: it can be that of a broker which has just started, or
 // has not heard of a new topic yet.
 const unknownGrace = 3 * time.Second
 
-// findTopic asks for a topic until ctx is done or the answer is one that waiting does not change. That the topic is unknown is believed
-// from until on.
-func findTopic(ctx context.Context, client sarama.Client, name string, until time.Time) error {
-	refresh := func() (struct{}, error) { return struct{}{}, client.RefreshMetadata(name) }
-	var last error
+// findTopics asks for all topics at once, again and again for those of which no broker tells, until ctx is done or all answers are such
+// that waiting does not change them. It returns what is wrong with each topic.
+func (s *starter) findTopics(ctx context.Context, client sarama.Client) (wrong map[string]error) {
+	ask := func() (*sarama.MetadataResponse, error) { return askTopics(client, s.names) }
+	until := time.Now().Add(min(unknownGrace, s.cfg.StartTimeout/4))
 	for {
-		_, err := bounded(ctx, 0, refresh, func(struct{}) {})
-		if err != nil && last != nil && ctx.Err() != nil {
-			return last // the end of ctx tells less than the answer before it
+		res, err := bounded(ctx, 0, ask, func(*sarama.MetadataResponse) {})
+		if wrong != nil && ctx.Err() != nil {
+			return wrong // the end of ctx tells less than the answer before it
 		}
-		err = exceptLeaderless(err) // it exists
-		last = err
-		unknown := errors.Is(err, sarama.ErrUnknownTopicOrPartition) && !time.Now().Before(until)
-		final := err == nil || unknown || errors.Is(err, sarama.ErrInvalidTopic) ||
-			errors.Is(err, sarama.ErrTopicAuthorizationFailed)
-		if final || !pause(ctx, startRetry) {
-			return err
+		wrong = topicErrors(s.names, res, err)
+		var open error
+		for _, err := range wrong {
+			unknown := errors.Is(err, sarama.ErrUnknownTopicOrPartition) && !time.Now().Before(until)
+			if unknown || errors.Is(err, sarama.ErrInvalidTopic) || errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
+				s.incurable()
+			} else {
+				open = err
+			}
+		}
+		if open == nil {
+			s.waits.over(waitTopics)
+			return wrong
+		}
+		s.waits.note(waitTopics, open)
+		if !pause(ctx, startRetry) {
+			return wrong
 		}
 	}
+}
+
+// topicErrors returns what is wrong with topics. One whose partitions have no leader exists, which is all that is asked for.
+func topicErrors(names []string, res *sarama.MetadataResponse, err error) map[string]error {
+	wrong := map[string]error{}
+	for _, name := range names {
+		wrong[name] = cmp.Or(err, sarama.ErrIncompleteResponse)
+	}
+	if err != nil {
+		return wrong
+	}
+	for _, t := range res.Topics {
+		if t.Err == sarama.ErrNoError || t.Err == sarama.ErrLeaderNotAvailable {
+			delete(wrong, t.Name)
+		} else {
+			wrong[t.Name] = t.Err
+		}
+	}
+	return wrong
 }
 
 // pause waits for d and reports whether ctx is still alive.
@@ -212,8 +311,8 @@ func (r *running) awaitAbort(ctx context.Context) {
 var errAborted = errors.New("einmal: Abort was called")
 
 // suggestion names the existing topic whose name is nearest to a missing one, if any is near.
-func suggestion(client sarama.Client, missing string) string {
-	names, err := client.Topics()
+func suggestion(ctx context.Context, client sarama.Client, missing string) string {
+	names, err := bounded(ctx, 0, client.Topics, func([]string) {})
 	if err != nil {
 		return ""
 	}

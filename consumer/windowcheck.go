@@ -18,7 +18,9 @@ const windowTimeout = 5 * time.Second
 // The settings that are asked for.
 var (
 	topicSettings  = []string{"cleanup.policy", "retention.ms", "segment.ms", "message.timestamp.type", "message.timestamp.after.max.ms"}
-	brokerSettings = []string{"offsets.retention.minutes", "log.retention.check.interval.ms"}
+	brokerSettings = []string{
+		"offsets.retention.minutes", "log.retention.check.interval.ms", "group.min.session.timeout.ms", "group.max.session.timeout.ms",
+	}
 )
 
 // checkWindows compares the topics' windows with how old messages can be when they are delivered. That the brokers do not tell is a
@@ -78,20 +80,18 @@ func unknownSettings(topics []string, err error) *settings {
 
 // askSettings asks one broker, for the topics and for itself.
 func askSettings(client sarama.Client, topics []string) (*settings, error) {
-	broker := client.LeastLoadedBroker()
-	if broker == nil {
-		return nil, sarama.ErrOutOfBrokers
-	}
-	req := &sarama.DescribeConfigsRequest{Version: describeConfigsVersion(client.Config().Version)}
-	for _, name := range topics {
-		req.Resources = append(req.Resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: name, ConfigNames: topicSettings})
-	}
-	if broker.ID() >= 0 { // else it is an address of the configuration, whose id nobody has told
-		req.Resources = append(req.Resources, &sarama.ConfigResource{
-			Type: sarama.BrokerResource, Name: strconv.Itoa(int(broker.ID())), ConfigNames: brokerSettings,
-		})
-	}
-	res, err := broker.DescribeConfigs(req)
+	res, err := askAny(client, func(broker *sarama.Broker) (*sarama.DescribeConfigsResponse, error) {
+		req := &sarama.DescribeConfigsRequest{Version: describeConfigsVersion(client.Config().Version)}
+		for _, name := range topics {
+			req.Resources = append(req.Resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: name, ConfigNames: topicSettings})
+		}
+		if broker.ID() >= 0 { // else it is an address of the configuration, whose id nobody has told
+			req.Resources = append(req.Resources, &sarama.ConfigResource{
+				Type: sarama.BrokerResource, Name: strconv.Itoa(int(broker.ID())), ConfigNames: brokerSettings,
+			})
+		}
+		return broker.DescribeConfigs(req)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -3,9 +3,13 @@ package faulttest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/servers"
 )
 
 // readTimeout is how long a member waits for a broker that does not answer: so long it does not notice that one stands still.
@@ -214,4 +218,57 @@ func TestAllBrokersAway(t *testing.T) { //nolint:paralleltest // it breaks broke
 	s.look(3 * time.Second)
 	s.awaitResumed()
 	s.end(e)
+}
+
+// One of three nodes stands still. Members that start then are ready soon when the cluster has given the node up. One that starts right
+// after the fault is ready when the cluster lets it: the node may lead what it reads, coordinate its group, or replicate the group's state.
+func TestStartBesideAFrozenNode(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
+	need(t)
+	w := newWorld(t)
+	for node := 1; node <= 3; node++ {
+		must(t, w.cluster.Freeze(node))
+		w.startSome(2, 2*time.Minute)
+		eventually(t, 2*time.Minute, "its partitions have other leaders", func() bool { return !w.leads(node) })
+		w.startSome(8, current().margin)
+		must(t, w.cluster.Thaw(node))
+		must(t, w.cluster.Settle(t.Context()))
+	}
+}
+
+// startSome starts members of groups of their own, one after the other, each of which must be ready in time.
+func (w *world) startSome(n int, within time.Duration) {
+	w.t.Helper()
+	for i := range n {
+		var log servers.Output
+		c, err := consumer.New(consumer.Config{
+			Brokers: w.cluster.Addrs, Group: fmt.Sprintf("start-%s-%d-%d", w.id, i, time.Now().UnixNano()),
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			Topics: map[string]consumer.Topic{w.topic: {Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })}},
+		})
+		must(w.t, err)
+		ctx, cancel := context.WithCancel(w.t.Context())
+		done := make(chan error, 1)
+		began := time.Now()
+		go func() { done <- c.Run(ctx) }()
+		eventually(w.t, 2*time.Minute, "it is ready", func() bool { return c.Ready() && len(c.Status().Partitions) == partitions })
+		took := time.Since(began)
+		w.t.Logf("ready after %v", took)
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+		if took > within {
+			w.t.Errorf("ready after %v, want %v:\n%s", took, within, log.String())
+		}
+	}
+}
+
+// leads reports whether a node leads partitions, or the nodes that answer do not tell.
+func (w *world) leads(node int) bool {
+	for p := range int32(partitions) {
+		if leader, err := w.cluster.Leader(w.topic, p); err != nil || leader == node {
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package kafkaconf
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -20,12 +21,13 @@ type Dialer struct {
 
 	mu    sync.Mutex
 	conns map[*trackedConn]struct{}
-	shut  bool // no connection is opened any more
+	avoid map[string]struct{} // addresses to which no connection is opened for now
+	shut  bool                // no connection is opened any more
 }
 
 // NewDialer puts itself in front of the dialer that conf would use, and returns itself.
 func NewDialer(conf *sarama.Config) *Dialer {
-	d := &Dialer{conns: map[*trackedConn]struct{}{}}
+	d := &Dialer{conns: map[*trackedConn]struct{}{}, avoid: map[string]struct{}{}}
 	if conf.Net.Proxy.Enable {
 		d.inner = conf.Net.Proxy.Dialer
 	} else {
@@ -37,6 +39,9 @@ func NewDialer(conf *sarama.Config) *Dialer {
 
 // Dial implements sarama's proxy.Dialer.
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	if d.avoids(address) {
+		return nil, fmt.Errorf("%s is passed over until it answers: %w", address, errNoGreeting)
+	}
 	conn, err := d.inner.Dial(network, address)
 	if err != nil {
 		return nil, err
@@ -50,6 +55,27 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	}
 	d.conns[t] = struct{}{}
 	return t, nil
+}
+
+// Avoid has Dial refuse an address until Allow.
+func (d *Dialer) Avoid(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.avoid[address] = struct{}{}
+}
+
+// Allow ends Avoid.
+func (d *Dialer) Allow(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.avoid, address)
+}
+
+func (d *Dialer) avoids(address string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, avoid := d.avoid[address]
+	return avoid
 }
 
 // Open reports whether there is an open connection.

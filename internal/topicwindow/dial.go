@@ -3,7 +3,6 @@ package topicwindow
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,13 +37,12 @@ func Dial(ctx context.Context, brokers []string, security Security) (*Cluster, e
 	c := &Cluster{dialer: kafkaconf.NewDialer(conf)}
 	c.stop = context.AfterFunc(ctx, c.dialer.End)
 	for {
-		c.client, err = sarama.NewClient(brokers, conf)
-		switch {
-		case err == nil:
+		if c.client, err = kafkaconf.Connect(ctx, brokers, conf, c.dialer); err == nil {
 			return c, nil
-		case errors.Is(err, sarama.ErrSASLAuthenticationFailed):
+		}
+		if remedy := kafkaconf.Remedy(err, ""); remedy != "" {
 			c.end()
-			return nil, fmt.Errorf("the brokers %v refuse the credentials: %w", brokers, err)
+			return nil, fmt.Errorf("the brokers %v cannot be used: %w: %s", brokers, err, remedy)
 		}
 		select {
 		case <-ctx.Done():

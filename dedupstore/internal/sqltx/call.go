@@ -24,8 +24,6 @@ type call[T Tx] struct {
 	cancel context.CancelFunc // of the context with which it was begun
 	texts  *record.Statements // with which it was begun
 
-	session record.Session // as it was when tx was begun
-
 	broken  bool // the connection must not be used again
 	hanging bool // a goroutine that was left behind has it
 }
@@ -92,15 +90,11 @@ func (c *call[T]) within(limit time.Duration, f func() error) error {
 }
 
 // begin begins a transaction and records the key. After an error it must be rolled back.
-func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Key) (record.Outcome, error) {
+func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Key) (inserted bool, err error) {
 	if err := c.beginTx(ctx, form); err != nil {
-		return record.Silent, err
+		return false, err
 	}
-	outcome, err := c.record(ctx, key)
-	if err == nil && outcome == record.Inserted {
-		err = c.mark(ctx)
-	}
-	return outcome, err
+	return c.record(ctx, key)
 }
 
 // beginTx begins a transaction. After an error it must be rolled back.
@@ -123,28 +117,19 @@ func (c *call[T]) beginTx(ctx context.Context, form record.Form) error {
 	return err
 }
 
-// record sends the record.
-func (c *call[T]) record(ctx context.Context, key dedupstore.Key) (record.Outcome, error) {
+// record sends the record. No row is no insertion.
+func (c *call[T]) record(ctx context.Context, key dedupstore.Key) (inserted bool, err error) {
 	if c.texts.Guarded { // the server ends the wait, but for one for the table; this is for that, and a server that hangs
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
 		defer stop()
 	}
-	var inserted *bool
-	err := c.sql().QueryRowContext(ctx, c.texts.Record, key.Event, key.Consumer).Scan(&inserted, &c.session)
+	var unused any
+	err = c.sql().QueryRowContext(ctx, c.texts.Record, key.Event, key.Consumer).Scan(&inserted, &unused)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return record.Silent, err
+		return false, err
 	}
-	return record.OutcomeOf(inserted), nil
-}
-
-// mark marks the transaction, where the record has not.
-func (c *call[T]) mark(ctx context.Context) error {
-	if c.texts.Mark == "" {
-		return nil
-	}
-	_, err := c.sql().ExecContext(ctx, c.texts.Mark)
-	return err
+	return inserted, nil
 }
 
 func (c *call[T]) sql() *sql.Tx { return c.store.driver.SQL(c.tx) }
@@ -163,18 +148,12 @@ func (c *call[T]) run(ctx context.Context, fn func(ctx context.Context, tx T) er
 	err := fn(ctx, c.tx)
 	catchUp(ctx)
 	state, why := c.look(ctx, err)
-	err = c.judge(ctx, state, why, err)
-	c.broken = c.broken || err != nil && c.store.dialect.GiveUp(err)
-	return err
-}
-
-func (c *call[T]) judge(ctx context.Context, state state, why, err error) error {
 	explain := c.store.dialect
 	switch {
 	case state == ended:
 		return explain.TxEnded(err)
 	case err != nil:
-		return explain.FunctionError(ctx, err, state == lost && ctx.Err() == nil) // drivers close connections when ctx ends
+		return explain.FunctionError(err, state == lost && ctx.Err() == nil) // drivers close connections when ctx ends
 	case ctx.Err() != nil:
 		return explain.Done(ctx, nil)
 	case state == failed:
@@ -201,54 +180,34 @@ const (
 // look finds out about the transaction, after the function has returned fnErr. database/sql does not know: a COMMIT as text
 // passes it by, and so does the failure of a statement.
 func (c *call[T]) look(ctx context.Context, fnErr error) (state, error) {
-	if c.texts.Mark != "" {
-		return c.lookAtMark(ctx, fnErr), nil
+	if c.texts.Same == "" {
+		return c.lookWithout(ctx, fnErr), nil
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), c.store.cfg.CommitTimeout)
 	defer stop()
 	var mark sql.NullString
-	var now record.Session
-	err := c.sql().QueryRowContext(ctx, c.texts.Same).Scan(&mark, &now)
+	err := c.sql().QueryRowContext(ctx, c.texts.Same).Scan(&mark)
 	switch {
 	case err == nil && mark.String != "":
-		return c.restore(ctx, now)
+		return intact, nil
 	case err == nil, errors.Is(err, sql.ErrTxDone):
 		return ended, nil
 	case record.StateOf(err) == record.CodeFailedTransaction:
 		return failed, nil
-	case leftOpen(err):
+	case strings.Contains(err.Error(), "conn busy"): // pgx
 		return busy, nil
 	}
 	return lost, err
 }
 
-// leftOpen reports whether a driver says that it cannot send a statement, because rows of another one are open. Each has its words: pgx,
-// and those that find an answer which is not to what they have sent.
-func leftOpen(err error) bool {
-	return record.StateOf(err) == "" && (strings.Contains(err.Error(), "conn busy") || strings.Contains(err.Error(), "unexpected"))
-}
-
-// restore brings the settings of the session back that the function has changed, for the next transaction.
-func (c *call[T]) restore(ctx context.Context, now record.Session) (state, error) {
-	if now == c.session {
-		return intact, nil
-	}
-	text, args := c.session.Restore(now)
-	var unused any
-	if err := c.sql().QueryRowContext(ctx, text, args...).Scan(&unused); err != nil {
-		c.broken = true
-		return failed, err
-	}
-	return intact, nil
-}
-
-// lookAtMark does so in SQLite, where the mark is gone with its transaction. SQLite rolls back by itself where a statement is interrupted
-// or the disk fails, which is not the function's doing.
-func (c *call[T]) lookAtMark(ctx context.Context, fnErr error) state {
-	if ctx.Err() != nil || fnErr != nil && dedupstore.ClassOf(c.store.dialect.FunctionError(ctx, fnErr, false)) != dedupstore.Unclassified {
+// lookWithout does so in SQLite, which tells at COMMIT; only what follows on an error of the function is looked at. It rolls back by
+// itself where a statement is interrupted or the disk fails, which is not the function's doing.
+func (c *call[T]) lookWithout(ctx context.Context, fnErr error) state {
+	if fnErr == nil || ctx.Err() != nil || dedupstore.ClassOf(c.store.dialect.FunctionError(fnErr, false)) != dedupstore.Unclassified {
 		return intact
 	}
-	if _, err := c.sql().ExecContext(ctx, c.texts.Same); err != nil {
+	_, err := c.sql().ExecContext(ctx, "begin") // which fails inside of a transaction
+	if err == nil || errors.Is(err, sql.ErrTxDone) {
 		return ended
 	}
 	return intact

@@ -2,7 +2,6 @@ package sqltx
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
@@ -26,15 +25,16 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 	defer c.close()
 
 	err = c.beginTx(ctx, record.Upsert)
-	if err == nil {
+	if err == nil && c.texts.Unkeyed != "" {
 		err = c.unkeyed(ctx)
 	}
 	if err != nil {
 		c.rollback()
 		catchUp(ctx)
-		explained := s.dialect.BeginError(ctx, err)
-		c.broken = c.broken || s.dialect.GiveUp(explained)
-		return explained
+		if s.dialect.GiveUp(err) {
+			c.broken = true
+		}
+		return s.dialect.BeginError(ctx, err)
 	}
 	if err := c.run(ctx, fn); err != nil {
 		return err
@@ -44,12 +44,10 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 
 // unkeyed sends what stands in place of the record.
 func (c *call[T]) unkeyed(ctx context.Context) error {
-	if c.texts.Unkeyed == "" {
-		return c.mark(ctx)
-	}
 	ctx, stop := context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
 	defer stop()
-	return c.sql().QueryRowContext(ctx, c.texts.Unkeyed).Scan(&c.session)
+	_, err := c.sql().ExecContext(ctx, c.texts.Unkeyed)
+	return err
 }
 
 // Forget implements dedupstore.Forgetter.
@@ -57,18 +55,6 @@ func (s *Store[T]) Forget(ctx context.Context, tx T, key dedupstore.Key) error {
 	if err := s.dialect.Invalid(s.invalid, key.Validate()); err != nil {
 		return err
 	}
-	in := s.driver.SQL(tx)
-	if err := s.dialect.Locate(ctx, queryIn(in)); err != nil {
-		return err
-	}
-	_, err := in.ExecContext(ctx, s.dialect.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
+	_, err := s.driver.SQL(tx).ExecContext(ctx, s.dialect.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
 	return s.dialect.ForgetError(err)
-}
-
-// queryIn asks inside of a transaction.
-func queryIn(tx *sql.Tx) record.Query {
-	return func(ctx context.Context, text string, args ...any) (answer string, err error) {
-		err = tx.QueryRowContext(ctx, text, args...).Scan(&answer)
-		return answer, err
-	}
 }

@@ -1,0 +1,117 @@
+package consumer_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+)
+
+// A start that takes long says what it waits for, and why, also when it is ended from outside.
+func TestStartSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	silentAddr, _, _ := silent(t)
+	down := func(context.Context) error { return consumer.RetryAfter(0, errors.New("the database does not answer")) }
+	for name, test := range map[string]struct {
+		brokers []string
+		check   func(context.Context) error
+		says    []string
+	}{
+		"brokers refuse": {[]string{closedAddr(t)}, nil, []string{"for=brokers", "connection refused", "limit=30s"}},
+		"brokers silent": {[]string{silentAddr}, nil, []string{"for=brokers", silentAddr, "answer"}},
+		"database":       {b.Addrs, down, []string{"the chain of topic", topic, "the database does not answer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log lines
+			cfg := config(b, serverstest.Group(t), topic, nop)
+			cfg.Brokers, cfg.Logger = test.brokers, log.logger()
+			if test.check != nil {
+				cfg.Topics[topic] = consumer.Topic{Handler: checking(test.check)}
+			}
+			m := start(t, cfg)
+			says := func(text string) bool {
+				for line := range strings.Lines(log.String()) {
+					if strings.Contains(line, text) {
+						for _, want := range test.says {
+							if !strings.Contains(line, want) {
+								t.Errorf("%q does not say %q", line, want)
+							}
+						}
+						return true
+					}
+				}
+				return false
+			}
+			eventually(t, "it says what it waits for", func() bool { return says("the start waits") })
+			if err := m.stop(); err != nil {
+				t.Error(err)
+			}
+			if !says("the start was ended while it waited") {
+				t.Errorf("nothing is said at the end:\n%s", log.String())
+			}
+		})
+	}
+}
+
+// What waiting does not cure is told at once, with what to do.
+func TestIncurableErrorsEndTheStart(t *testing.T) {
+	t.Parallel()
+	secure, _ := serverstest.TLS(t, "orders")
+	for name, test := range map[string]struct {
+		broker string
+		tls    bool
+		is     func(error) bool
+		says   string
+	}{
+		"unknown authority": {secure.Addrs[0], true, as[*tls.CertificateVerificationError], "correct RootCAs or ServerName of Net.TLS in Config.Sarama"},
+		"unknown host":      {"no-such-host.invalid:9092", false, as[*net.DNSError], "correct the brokers' addresses"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := valid()
+			cfg.Brokers = []string{test.broker}
+			cfg.Sarama = func(c *sarama.Config) {
+				c.Net.TLS.Enable, c.Net.TLS.Config = test.tls, &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+			}
+			err := startError(t, cfg, 0) // StartTimeout is 30 s
+			says(t, err, test.broker, test.says)
+			if !test.is(err) {
+				t.Errorf("the cause is lost: %v", err)
+			}
+		})
+	}
+}
+
+func as[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// What one part of the start has found does not hide what the others have, and does not wait until the last of them has given up.
+func TestPartsOfTheStartHideNothing(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	down := func(context.Context) error {
+		return consumer.RetryAfter(time.Second, errors.New("the database does not answer"))
+	}
+	wrong := func(context.Context) error { return errTable }
+	cfg := config(b, serverstest.Group(t), topic, checking(down))
+	cfg.Topics["missing"] = consumer.Topic{Handler: checking(wrong)}
+	says(t, startError(t, cfg, 0), `topics that do not exist: "missing"`, "the database does not answer", errTable.Error())
+
+	cfg.Brokers = []string{closedAddr(t)} // StartTimeout is 30 s
+	says(t, startError(t, cfg, 0), "connection refused", "the database does not answer", errTable.Error())
+}
