@@ -30,8 +30,18 @@ type Message struct {
 	FirstAttempt time.Time // start of attempt 1
 	LastError    error     // of the attempt before this one; nil in attempt 1
 
+	// Earlier is what befell the message in the topics that have handed it on. It is set by what handles such topics, such as
+	// forward.RetryTopics, and nil for a message in the topic where it first stood.
+	Earlier *Earlier
+
 	// Result is written by the inner links of the chain and read by the outer ones. It is empty before each attempt.
 	Result Result
+}
+
+// Earlier is what befell a message in other topics.
+type Earlier struct {
+	Attempts     int       // all of them
+	FirstAttempt time.Time // start of the first of them; zero if it is not known
 }
 
 // Header is a record header. A record may repeat a key.

@@ -30,13 +30,15 @@ type Record struct {
 	LeftOut    bool  // they are not here, because they were larger than the table's Config.MaxBytes
 
 	Kind         Kind
-	ErrorType    string // one of few words: a name, an SQLSTATE, or a Go type
-	Error        string // see Text
-	Attempts     int
-	FirstAttempt time.Time
+	ErrorType    string    // one of few words: a name, an SQLSTATE, or a Go type
+	Error        string    // see Text
+	Attempts     int       // with those in the topics that handed the message on
+	FirstAttempt time.Time // of all of them
 	Died         time.Time // when the row was written, by the database's clock
 	Version      string    // of einmal
 	TraceID      string    // of the attempt that was the last, empty if it was not traced
+
+	Earlier bool // it was handed on by another topic of ours: see consumer.Message.Earlier. It is in no table
 
 	Redrives     int    // that have failed
 	RedriveError string // of the last of them, see Text
@@ -54,6 +56,13 @@ func NewRecord(msg *consumer.Message, key dedupstore.Key) *Record {
 		Group: msg.Group, Topic: msg.Topic, Partition: msg.Partition, Offset: msg.Offset, Timestamp: storable(msg.Timestamp),
 		Key: msg.Key, Value: msg.Value, Headers: msg.Headers, Size: size(msg),
 		Attempts: msg.Attempt, FirstAttempt: storable(msg.FirstAttempt), Version: version(),
+	}
+	if e := msg.Earlier; e != nil {
+		r.Earlier = true
+		r.Attempts += e.Attempts
+		if first := storable(e.FirstAttempt); !first.IsZero() {
+			r.FirstAttempt = first
+		}
 	}
 	if msg.TopicID != (consumer.TopicID{}) {
 		r.TopicID = msg.TopicID.String()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/outbox"
@@ -45,6 +47,8 @@ const (
 	// DeadEventIDHeader has the value of the message's header event-id: a dead letter is an event of its own, with its own id.
 	DeadEventIDHeader = "einmal-dead-event-id"
 
+	deadPrefix = "einmal-dead-"
+
 	// DeadHeadersHeader has all headers of a message, as deadletter.EncodeHeaders writes them, if they cannot stand in an event as
 	// they are: there are too many, or one has no name, or a name that is no text.
 	DeadHeadersHeader = "einmal-dead-headers"
@@ -55,7 +59,8 @@ const (
 // event-id. The id is a new one: an event that dies a second time, after it was repaired, is another dead letter.
 //
 // Key, value and headers are the message's, byte by byte, except for its header event-id, which becomes DeadEventIDHeader; the Dead…
-// headers say why it is there. There must be no consumer on topic that writes its dead letters to topic; where that is seen, the message
+// headers say why it is there. Headers of the message that begin with einmal-dead-, from an earlier death perhaps, are left out, and so are
+// those that begin with einmal-retry-, unless it comes from a retry topic of RetryTopics. There must be no consumer on topic that writes its dead letters to topic; where that is seen, the message
 // stays, and the error says so.
 //
 // events must belong to the store that DeadLetter has. The tables are the component schema.Outbox; that they are missing is reported by Run at
@@ -120,18 +125,22 @@ func (d *deadLetters[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Reco
 	return write(ctx, d.events, tx, deadEvent(&without, d.topic))
 }
 
-// deadEvent has an id of its own.
+// deadEvent has an id of its own. Headers with our names that are not ours are left out: those of an earlier death of a message that was
+// put back with them, which would pile up, and those that a producer has invented.
 func deadEvent(rec *deadletter.Record, topic string) outbox.Event {
 	e := outbox.Event{ID: outbox.NewID(), Topic: topic, Key: rec.Key, Value: rec.Value}
-	if sendable(rec) {
-		for _, h := range rec.Headers {
+	headers := slices.DeleteFunc(slices.Clone(rec.Headers), func(h consumer.Header) bool {
+		return strings.HasPrefix(h.Key, deadPrefix) || strings.HasPrefix(h.Key, retryPrefix) && !rec.Earlier
+	})
+	if sendable(headers) {
+		for _, h := range headers {
 			if h.Key == outbox.IDHeader {
 				h.Key = DeadEventIDHeader
 			}
 			e.Headers = append(e.Headers, outbox.Header(h))
 		}
 	} else {
-		add(&e, DeadHeadersHeader, deadletter.EncodeHeaders(rec.Headers))
+		add(&e, DeadHeadersHeader, deadletter.EncodeHeaders(headers))
 	}
 	describe(&e, rec)
 	return e
@@ -141,13 +150,13 @@ func deadEvent(rec *deadletter.Record, topic string) outbox.Event {
 const moreHeaders = 32
 
 // sendable reports whether the headers can stand in an event.
-func sendable(rec *deadletter.Record) bool {
-	for _, h := range rec.Headers {
+func sendable(headers []consumer.Header) bool {
+	for _, h := range headers {
 		if h.Key == "" || !utf8.ValidString(h.Key) {
 			return false
 		}
 	}
-	return len(rec.Headers) <= outbox.MaxHeaders-moreHeaders
+	return len(headers) <= outbox.MaxHeaders-moreHeaders
 }
 
 func describe(e *outbox.Event, rec *deadletter.Record) {

@@ -31,7 +31,7 @@ type RedriveConfig struct {
 var ErrNotPublishable = errors.New("it cannot be published again")
 
 // Redrive has dead letters published again, the oldest first, in the topic in which their messages stood: with their key, value, headers
-// and id, as new messages at the topic's end. For each of them one transaction takes the dead letter out of its table, deletes the
+// and id, as new messages at the end of the partition in which they stood (if the topic still has it). For each of them one transaction takes the dead letter out of its table, deletes the
 // event's record (and those of its hand-ons, see RetryTopics), and writes the event to the outbox; so it can be interrupted anywhere and
 // run again, several may run at once, and the event takes effect once, by its consumer, when the relay has sent it. Others that read the topic
 // get a copy of what they have handled already: they must know events by their ids, as Dedup does. Until the consumer has come to
@@ -111,6 +111,7 @@ func (r *republisher[Tx]) Failed(ctx context.Context, id int64, text string) err
 // publish is a consumer.TxHandler.
 func (r *republisher[Tx]) publish(ctx context.Context, tx Tx, msg *consumer.Message) error {
 	e := eventOf(msg, msg.Topic, func(string) bool { return false })
+	e.Partition = &msg.Partition // where others of its key are, whoever has chosen it
 	if err := r.known(r.taken, asConsumed(e)); err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (r *republisher[Tx]) publish(ctx context.Context, tx Tx, msg *consumer.Mess
 func (r *republisher[Tx]) known(rec *deadletter.Record, again *consumer.Message) error {
 	again.Partition, again.Offset = -1, -1 // where it will stand is not known
 	id, err := r.eventID(again)
-	if own, ok := again.Header(RetryEventHeader); ok && (err != nil || id != rec.Event) { // in a topic of dead letters it has no meaning
+	if own, ok := again.Header(RetryEventHeader); ok && fromStage(again) && (err != nil || id != rec.Event) {
 		id, err = string(own), nil
 	}
 	switch {
@@ -139,6 +140,12 @@ func (r *republisher[Tx]) known(rec *deadletter.Record, again *consumer.Message)
 		return nil
 	}
 	return fmt.Errorf("%w: %w: set EventID to the consumer's, or handle it in the service's process by deadletter.Redrive", ErrNotPublishable, err)
+}
+
+// fromStage reports whether the message stood in a retry topic: the header has no meaning elsewhere.
+func fromStage(msg *consumer.Message) bool {
+	origin, ok := msg.Header(RetryTopicHeader)
+	return ok && string(origin) != msg.Topic
 }
 
 // errDry rolls a dry run back.

@@ -47,9 +47,10 @@ func TestRedrive(t *testing.T) {
 			t.Errorf("two: %+v, %v", report, err)
 		}
 		f.want(2, 2, 2)
+		partition := int32(3) // that of the message
 		for i, e := range f.events() {
 			want := outbox.Event{
-				ID: id(int64(i)), Topic: "orders", Key: []byte("k\x00\xff"), Value: []byte{},
+				ID: id(int64(i)), Topic: "orders", Partition: &partition, Key: []byte("k\x00\xff"), Value: []byte{},
 				Headers: []outbox.Header{{Key: "raw", Value: []byte{0, 1, 0xff}}, {Key: "none"}, {Key: "empty", Value: []byte{}}, {Key: "raw", Value: []byte("again")}},
 			}
 			if !reflect.DeepEqual(e, want) {

@@ -20,15 +20,28 @@ const (
 	RetryPartitionHeader = "einmal-retry-partition" // decimal
 	RetryOffsetHeader    = "einmal-retry-offset"    // decimal
 
+	RetryAttemptsHeader     = "einmal-retry-attempts"      // that have failed in all topics before: decimal
+	RetryFirstAttemptHeader = "einmal-retry-first-attempt" // of them: RFC 3339, UTC
+
 	retryPrefix = "einmal-retry-"
 )
 
-// event is msg for the stage, as of now.
+// event is msg for the stage, as of now. Headers with our names are believed of a message that comes from a stage, and of no other.
 func (s stage) event(msg *consumer.Message, now time.Time) outbox.Event {
 	e := eventOf(msg, s.topic, func(name string) bool { return strings.HasPrefix(name, retryPrefix) })
+	e.Partition = &msg.Partition
 	add(&e, RetryEventHeader, msg.EventID)
 	add(&e, RetryDueHeader, timeText(now.Add(s.delay)))
-	if origin, ok := msg.Header(RetryTopicHeader); ok {
+	attempts, first := msg.Attempt, msg.FirstAttempt
+	if msg.Earlier != nil {
+		attempts += msg.Earlier.Attempts
+		if !msg.Earlier.FirstAttempt.IsZero() {
+			first = msg.Earlier.FirstAttempt
+		}
+	}
+	add(&e, RetryAttemptsHeader, strconv.Itoa(attempts))
+	add(&e, RetryFirstAttemptHeader, timeText(first))
+	if origin, ok := msg.Header(RetryTopicHeader); ok && msg.Earlier != nil {
 		add(&e, RetryTopicHeader, string(origin))
 		for _, name := range []string{RetryPartitionHeader, RetryOffsetHeader} {
 			value, _ := msg.Header(name)
@@ -64,9 +77,22 @@ func (s stage) due(msg *consumer.Message) time.Time {
 	return due
 }
 
+// earlier is what the headers say of a message in a retry topic.
+func earlier(msg *consumer.Message) *consumer.Earlier {
+	e := &consumer.Earlier{}
+	attempts, _ := msg.Header(RetryAttemptsHeader)
+	if n, err := strconv.ParseInt(string(attempts), 10, 32); err == nil && n > 0 {
+		e.Attempts = int(n)
+	}
+	first, _ := msg.Header(RetryFirstAttemptHeader)
+	e.FirstAttempt, _ = time.Parse(time.RFC3339Nano, string(first)) // or no time
+	return e
+}
+
 // wait is a consumer.Middleware that keeps the delay.
 func (s stage) wait(next consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
+		msg.Earlier = earlier(msg)
 		if due := s.due(msg); time.Now().Before(due) {
 			return consumer.NotBefore(due)
 		}

@@ -66,7 +66,8 @@ func delayText(d time.Duration) string {
 // bear that, because it compares versions for example.
 //
 // A message is handed on as an event of the outbox, in one transaction of store with the record that it was (see middleware.HandOn), and a
-// relay of that outbox must run. In the retry topics it has the same key, value, headers and id, and the Retry… headers; the consumer's name is
+// relay of that outbox must run. In the retry topics it has the same key, value, headers and id, the number of its partition where the topic has
+// it, and the Retry… headers, which count its attempts on (consumer.Message.Earlier): a dead letter has the sum; the consumer's name is
 // t.Consumer, so that the effect is recorded under the same key wherever it takes place, once. t.Consumer must therefore be set;
 // "group/topic" is what it was if it was not.
 //

@@ -2,6 +2,8 @@ package idempotency_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,10 +21,27 @@ import (
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
 )
 
-// tenant is whose keys a request's are. It comes after what has authenticated the request.
+type user struct{}
+
+// authenticated lets through who knows a user's password. passwords are the SHA-256 of random ones; those that people choose need a slow hash.
+func authenticated(passwords map[string][sha256.Size]byte, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, password, _ := r.BasicAuth()
+		want, known := passwords[name]
+		got := sha256.Sum256([]byte(password))
+		if same := subtle.ConstantTimeCompare(got[:], want[:]) == 1; !same || !known {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), user{}, name)))
+	})
+}
+
+// tenant is whose keys a request's are: the user as whom it was authenticated, never one that it merely names.
 func tenant(r *http.Request) (string, error) {
-	if user, _, ok := r.BasicAuth(); ok {
-		return user, nil
+	if name, ok := r.Context().Value(user{}).(string); ok {
+		return name, nil
 	}
 	return "", errors.New("not authenticated")
 }
@@ -65,21 +84,29 @@ func ExampleNewHandler() {
 	}
 	// At its start a service calls orders.Check(ctx), whose error says which SQL to run.
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders", orders)
+	mux.Handle("POST /orders", authenticated(map[string][sha256.Size]byte{"shop": sha256.Sum256([]byte("a long random password"))}, orders))
 	server := httptest.NewServer(mux)
 	defer server.Close()
 
-	resp, err := http.Post(server.URL+"/orders", "application/json", strings.NewReader(`{"cents":4999}`))
-	if err != nil {
-		fmt.Println(err)
-		return
+	for _, password := range []string{"", "a long random password"} {
+		req, err := http.NewRequest(http.MethodPost, server.URL+"/orders", strings.NewReader(`{"cents":4999}`))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		req.SetBasicAuth("shop", password)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		_ = resp.Body.Close()
+		var problem struct{ Title string }
+		_ = json.Unmarshal(text, &problem) // the first one is none
+		fmt.Println(strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", problem.Title)))
 	}
-	defer resp.Body.Close()
-	var problem struct{ Title string }
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&problem); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(resp.StatusCode, resp.Header.Get("Content-Type"), problem.Title)
-	// Output: 400 application/problem+json Idempotency-Key is missing
+	// Output:
+	// 401
+	// 400 Idempotency-Key is missing
 }

@@ -13,11 +13,20 @@ import (
 // byte: clients repeat the bytes that they sent.
 func fingerprintOf(r *http.Request, body []byte) (sum [sha256.Size]byte) {
 	path, query := targetOf(r)
+	return hashOf("einmal idempotency fingerprint 1", []byte(r.Method), []byte(path), []byte(query),
+		[]byte(mediaType(r.Header.Get("Content-Type"))), []byte(r.Header.Get("Content-Encoding")), body)
+}
+
+// fingerprintWith hashes method, path, query, and what stands for the body.
+func fingerprintWith(r *http.Request, content []byte) (sum [sha256.Size]byte) {
+	path, query := targetOf(r)
+	return hashOf("einmal idempotency fingerprint 2", []byte(r.Method), []byte(path), []byte(query), content)
+}
+
+// hashOf hashes parts, each behind its length.
+func hashOf(name string, parts ...[]byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
-	for _, part := range [][]byte{
-		[]byte("einmal idempotency fingerprint 1"), []byte(r.Method), []byte(path), []byte(query),
-		[]byte(mediaType(r.Header.Get("Content-Type"))), []byte(r.Header.Get("Content-Encoding")), body,
-	} {
+	for _, part := range append([][]byte{[]byte(name)}, parts...) {
 		_ = binary.Write(h, binary.BigEndian, uint64(len(part))) // a hash takes all
 		_, _ = h.Write(part)
 	}

@@ -24,7 +24,7 @@ import (
 //	another error                         nothing is kept; answered with 500, with 503 if the database is to blame, or with the 5xx that it wrote
 //	a panic, or ctx is done               nothing is kept
 //
-// ctx ends when the client goes away. w keeps the answer in memory until the transaction is committed: it cannot be flushed, hijacked or
+// ctx ends when the client goes away, unless HandlerConfig.FinishWithin lets it finish. w keeps the answer in memory until the transaction is committed: it cannot be flushed, hijacked or
 // unwrapped, informational answers (1xx) and trailers are dropped. Its header begins with what middlewares outside have set. r has a body
 // that is in memory, too. Calls of other services that the transaction cannot take back belong behind the outbox, or carry a key that is
 // derived from this one's.
@@ -53,6 +53,9 @@ func NewHandler[Tx any](store Store[Tx], fn TxHandler[Tx], cfg HandlerConfig) (*
 	}
 	if fn == nil {
 		errs = append(errs, errors.New("idempotency: NewHandler: the function is nil"))
+	}
+	if _, counts := store.(KeyCounter); cfg.MaxKeys > 0 && store != nil && !counts {
+		errs = append(errs, errors.New("idempotency: HandlerConfig.MaxKeys is set, and the store does not count keys (KeyCounter): leave it 0"))
 	}
 	if err := errors.Join(append(errs, cfg.validate())...); err != nil {
 		return nil, err
@@ -87,6 +90,9 @@ func (h *Handler[Tx]) serve(w http.ResponseWriter, r *http.Request) Outcome {
 	if refused == nil {
 		body, refused = h.body(w, r)
 	}
+	if refused == nil {
+		refused = h.allowed(r, body)
+	}
 	if refused != nil {
 		refused.write(w)
 		return refused.outcome()
@@ -97,7 +103,7 @@ func (h *Handler[Tx]) serve(w http.ResponseWriter, r *http.Request) Outcome {
 	if key == "" {
 		answer, err = h.plain(w, r, body)
 	} else {
-		req := Request{Scope: scope, Key: key, Fingerprint: fingerprintOf(r, body), Keep: h.cfg.Keep}
+		req := Request{Scope: scope, Key: key, Fingerprint: h.fingerprint(r, body), Keep: h.cfg.Keep, MaxKeys: h.cfg.MaxKeys}
 		answer, replayed, err = h.once(w, r, req, body)
 	}
 	outcome := h.answer(w, r, &answer, replayed, err)
@@ -147,6 +153,28 @@ func (h *Handler[Tx]) scope(r *http.Request) (string, *problem) {
 	}
 }
 
+// allowed asks the service whether it answers the request at all.
+func (h *Handler[Tx]) allowed(r *http.Request, body []byte) *problem {
+	if h.cfg.Authorize == nil {
+		return nil
+	}
+	if err := h.cfg.Authorize(withBody(r.WithContext(r.Context()), body)); err == nil { // which may read the body
+		return nil
+	}
+	return &problem{
+		Type: ProblemNotAllowed, Title: "The request is not allowed", Status: http.StatusForbidden,
+		Detail: "whoever sent the request may not make it, nor see what it was answered before",
+	}
+}
+
+// fingerprint is fingerprintOf, or what the configuration makes of the body.
+func (h *Handler[Tx]) fingerprint(r *http.Request, body []byte) [sha256.Size]byte {
+	if h.cfg.Fingerprint == nil {
+		return fingerprintOf(r, body)
+	}
+	return fingerprintWith(r, h.cfg.Fingerprint(withBody(r.WithContext(r.Context()), body), body))
+}
+
 // body reads all of it.
 func (h *Handler[Tx]) body(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBody))
@@ -169,27 +197,35 @@ func (h *Handler[Tx]) body(w http.ResponseWriter, r *http.Request) ([]byte, *pro
 // once runs the request, or finds its answer. The first client gets all of the header, and the store what is for others.
 func (h *Handler[Tx]) once(w http.ResponseWriter, r *http.Request, req Request, body []byte) (answer Answer, replayed bool, err error) {
 	var all http.Header
-	answer, replayed, err = h.store.Once(r.Context(), req, func(ctx context.Context, tx Tx) (Answer, error) {
-		answer, err := h.run(ctx, tx, w.Header(), r, body)
-		all, answer.Header = answer.Header, stored(answer.Header, h.cfg.ReplayHeaders)
+	t := h.begin(r.Context())
+	answer, replayed, err = h.store.Once(t.ctx, req, func(ctx context.Context, tx Tx) (Answer, error) {
+		if err := t.begun(); err != nil {
+			return Answer{}, err
+		}
+		answer, own, err := h.run(ctx, tx, w.Header(), r, body)
+		all, answer.Header = answer.Header, stored(own, h.cfg.ReplayHeaders)
 		return answer, err
 	})
 	if err == nil && !replayed {
 		answer.Header = all
 	}
-	return answer, replayed, err
+	return answer, replayed, t.end(err)
 }
 
 // plain runs what has no key.
 func (h *Handler[Tx]) plain(w http.ResponseWriter, r *http.Request, body []byte) (answer Answer, err error) {
-	err = h.store.InTx(r.Context(), func(ctx context.Context, tx Tx) error {
-		var err error
-		if answer, err = h.run(ctx, tx, w.Header(), r, body); err == nil && answer.DropWrites {
+	t := h.begin(r.Context())
+	err = h.store.InTx(t.ctx, func(ctx context.Context, tx Tx) error {
+		err := t.begun()
+		if err != nil {
+			return err
+		}
+		if answer, _, err = h.run(ctx, tx, w.Header(), r, body); err == nil && answer.DropWrites {
 			return &unstored{answer, nil}
 		}
 		return err
 	})
-	return answer, err
+	return answer, t.end(err)
 }
 
 // unstored rolls back, and is answered with what the handler said.
@@ -207,23 +243,27 @@ func (e *unstored) Error() string {
 
 func (e *unstored) Unwrap() error { return e.err }
 
-// run calls the handler, which finds the header as what stands outside has left it.
-func (h *Handler[Tx]) run(ctx context.Context, tx Tx, outer http.Header, r *http.Request, body []byte) (Answer, error) {
-	r = r.WithContext(ctx)
-	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+// run calls the handler, which finds the header as what stands outside has left it. own is what it has written of the answer's.
+func (h *Handler[Tx]) run(ctx context.Context, tx Tx, outer http.Header, r *http.Request, body []byte) (answer Answer, own http.Header, err error) {
 	w := newRecorder(outer, h.cfg.MaxAnswer)
-	err := h.fn(ctx, tx, w, r)
-	answer := w.answer()
+	err = h.fn(ctx, tx, w, withBody(r.WithContext(ctx), body))
+	answer = w.answer()
 	switch failed := err != nil && !errors.Is(err, ErrNotStored); {
 	case w.err != nil:
-		return Answer{}, errors.Join(w.err, err)
+		return Answer{}, nil, errors.Join(w.err, err)
 	case failed && answer.Status < http.StatusInternalServerError:
-		return Answer{}, err
+		return Answer{}, nil, err
 	case err != nil || !isStored(answer.Status):
-		return Answer{}, &unstored{answer, err}
+		return Answer{}, nil, &unstored{answer, err}
 	}
 	answer.DropWrites = answer.Status >= http.StatusBadRequest
-	return answer, nil
+	return answer, w.own, nil
+}
+
+// withBody gives a body that was read to a copy of a request.
+func withBody(r *http.Request, body []byte) *http.Request {
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return r
 }
 
 // isStored reports whether a repetition would be answered likewise. These would not: they are about who asks and when, or the handler

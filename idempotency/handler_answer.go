@@ -24,6 +24,12 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, 
 			Detail: "a request with this Idempotency-Key is being handled: repeat it later, with the same key",
 		}.write(w)
 		return OutcomeInProgress
+	case errors.Is(err, ErrTooManyKeys):
+		problem{
+			Type: ProblemTooManyKeys, Title: "Too many keys", Status: http.StatusTooManyRequests, retryAfter: h.cfg.RetryAfter,
+			Detail: "as many answers are kept for you as may be: repeat the request later, with the same Idempotency-Key",
+		}.write(w)
+		return OutcomeRefused
 	case errors.Is(err, ErrOtherRequest):
 		problem{
 			Type: ProblemOtherRequest, Title: "Idempotency-Key was used for another request", Status: http.StatusUnprocessableEntity,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -40,15 +41,18 @@ func parseKey(value string) (key string, err error) {
 	return key, nil
 }
 
-// unquote reads an sf-string. What may follow one, parameters, has no meaning here, and another value has none anywhere.
+// parameters are those of RFC 8941, 3.1.2. Their values are strings, or what has neither blanks nor a sign that ends a value.
+var parameters = regexp.MustCompile(`\A(?: *; *[a-z*][a-z0-9_.*-]*(?:=(?:"(?:[ !#-\[\]-~]|\\["\\])*"|[^\x00-\x20\x7f-\xff";,\\]+))?)*\z`)
+
+// unquote reads an sf-string. What may follow one, parameters, has no meaning here, and is ignored; another value has none anywhere.
 func unquote(value string) (string, error) {
 	key := make([]byte, 0, len(value))
 	for i := 1; i < len(value); i++ {
 		switch c := value[i]; {
-		case c == '"' && i == len(value)-1:
+		case c == '"' && parameters.MatchString(value[i+1:]):
 			return string(key), nil
 		case c == '"':
-			return "", errors.New("something follows the closing quote: send one quoted text")
+			return "", errors.New("something follows the closing quote that is no parameter: send one quoted text")
 		case c == '\\':
 			i++
 			if i == len(value) || value[i] != '"' && value[i] != '\\' {

@@ -16,7 +16,7 @@ const (
 	OutcomeWithoutKey   Outcome = "without_key"   // the handler ran, for a request that needs no key
 	OutcomeInProgress   Outcome = "in_progress"   // 409: the first one is being handled
 	OutcomeOtherRequest Outcome = "other_request" // 422: the key was used for a request that differs
-	OutcomeRefused      Outcome = "refused"       // 400, 403, 413: the key, the principal or the body is missing or wrong; the handler did not run
+	OutcomeRefused      Outcome = "refused"       // 400, 403, 413, 429: the key, the principal or the body is missing or wrong, or too many keys are kept; the handler did not run
 	OutcomeFailed       Outcome = "failed"        // the handler failed, panicked or answered 5xx, and was rolled back
 	OutcomeUnavailable  Outcome = "unavailable"   // 503: the database is away, or it is unknown what it did
 	OutcomeInterrupted  Outcome = "interrupted"   // the request's context ended, because its client went away for example

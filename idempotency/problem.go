@@ -13,6 +13,8 @@ const (
 	ProblemInvalidKey   = problems + "invalid-key"    // 400: it is empty, too long, not ASCII, or there are two
 	ProblemUnreadable   = problems + "unreadable"     // 400: the body ended before its end
 	ProblemNoPrincipal  = problems + "no-principal"   // 403: nobody knows whose key it is
+	ProblemNotAllowed   = problems + "not-allowed"    // 403: HandlerConfig.Authorize refuses it
+	ProblemTooManyKeys  = problems + "too-many-keys"  // 429, Retry-After: HandlerConfig.MaxKeys answers are kept for the principal
 	ProblemInProgress   = problems + "in-progress"    // 409, Retry-After: the first request with this key is being handled
 	ProblemTooLarge     = problems + "too-large"      // 413: the body is over the limit
 	ProblemOtherRequest = problems + "other-request"  // 422: the key was used for a request that differs

@@ -3,23 +3,29 @@ package idempotency
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 )
 
 // recorder keeps what a handler answers until the transaction is committed. It is no Flusher and no Hijacker, and has no Unwrap: there
 // is nothing that may be sent before.
 type recorder struct {
+	outer  http.Header // of the middlewares outside
+	began  http.Header // what the handler found: outer's values, in memory of their own
 	header http.Header
 	limit  int
 
 	status int         // 0 until it is written
 	sent   http.Header // the header as it was then
+	own    http.Header // what of it the handler has written, see ownHeader
 	body   []byte
 	err    error // why there is no answer
 }
 
-func newRecorder(header http.Header, limit int) *recorder {
-	return &recorder{header: header.Clone(), limit: limit}
+func newRecorder(outer http.Header, limit int) *recorder {
+	header := outer.Clone()
+	return &recorder{outer: outer, began: maps.Clone(header), header: header, limit: limit}
 }
 
 // Header implements http.ResponseWriter.
@@ -35,7 +41,7 @@ func (w *recorder) WriteHeader(status int) {
 	case status < http.StatusOK || w.status != 0:
 		return
 	}
-	w.status, w.sent = status, w.header.Clone()
+	w.status, w.sent, w.own = status, w.header.Clone(), w.ownHeader()
 	for name, values := range w.sent {
 		w.limit -= len(name)
 		for _, value := range values {
@@ -80,4 +86,36 @@ func (w *recorder) answer() Answer {
 		w.WriteHeader(http.StatusOK)
 	}
 	return Answer{Status: w.status, Header: w.sent, Body: w.body}
+}
+
+// ownHeader is what the handler has written of the header: fields that it has set, and the values that it has added to fields of
+// middlewares outside. addedHeader names the latter, and those of lists to which others add.
+func (w *recorder) ownHeader() http.Header {
+	own := http.Header{}
+	var added []string
+	for name, values := range w.header {
+		began, outer := w.began[name], w.outer[name]
+		switch n := len(began); {
+		case sameMemory(began, values) && slices.Equal(values, outer):
+			continue
+		case n > 0 && len(values) > n && slices.Equal(values[:n], outer):
+			own[name] = slices.Clone(values[n:])
+			added = append(added, name)
+		default:
+			own[name] = slices.Clone(values)
+			if n == 0 && (name == "Vary" || name == "Link") {
+				added = append(added, name)
+			}
+		}
+	}
+	if len(added) > 0 {
+		slices.Sort(added)
+		own[addedHeader] = added
+	}
+	return own
+}
+
+// sameMemory reports whether nobody has set the field anew.
+func sameMemory(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

@@ -21,6 +21,7 @@ type Request struct {
 	Key         string            // as the client named it, without its quotes
 	Fingerprint [sha256.Size]byte // of all that the answer depends on
 	Keep        time.Duration     // how long the answer is kept, from when it is stored
+	MaxKeys     int               // how many answers may be kept for the scope; 0 is no limit
 }
 
 // Validate reports whether every store can hold r. The error wraps dedupstore.ErrInvalidKey, and repeats nothing of it.
@@ -73,7 +74,8 @@ type Store[Tx any] interface {
 	//   - commit the answer and everything that fn wrote through tx together, or nothing of both; with Answer.DropWrites the
 	//     answer alone, also where a statement of fn has failed;
 	//   - return an error that wraps ErrInProgress, without waiting for it to end, while another transaction runs a function for
-	//     the same scope and key; a store whose database lets one transaction write at a time may wait instead;
+	//     the same scope and key; a store whose database lets one transaction write at a time may wait instead. Where the store can tell
+	//     that the other one has another fingerprint, the error should wrap ErrOtherRequest;
 	//   - return an error that wraps ErrOtherRequest if the answer that is stored has another fingerprint;
 	//   - return from a replay the status, the header and the body that were stored, byte by byte;
 	//   - see an answer on each call that begins after the one that stored it has returned, so it must not read from a replica;
@@ -83,10 +85,21 @@ type Store[Tx any] interface {
 	Once(ctx context.Context, req Request, fn func(ctx context.Context, tx Tx) (Answer, error)) (answer Answer, replayed bool, err error)
 }
 
+// KeyCounter is a Store that keeps to Request.MaxKeys: Once returns an error that wraps ErrTooManyKeys, and runs nothing, if as many answers
+// that have not expired are stored for the scope. It replays what is stored all the same.
+type KeyCounter interface {
+	// CountsKeys says so, and does nothing.
+	CountsKeys()
+}
+
 // The errors of a Store that callers tell apart, beside those of dedupstore.
 var (
 	// ErrInProgress is returned while another transaction runs the request of the same key. It is dedupstore.Transient.
 	ErrInProgress = dedupstore.WithClass(dedupstore.Transient, errors.New("a request with the same key is being handled"))
+
+	// ErrTooManyKeys is returned by a KeyCounter for a request that would be one more than Request.MaxKeys. It is dedupstore.Transient:
+	// answers expire.
+	ErrTooManyKeys = dedupstore.WithClass(dedupstore.Transient, errors.New("too many answers are kept for the scope"))
 
 	// ErrOtherRequest is returned for a key that was used for a request that differs. It is dedupstore.Permanent.
 	ErrOtherRequest = dedupstore.WithClass(dedupstore.Permanent, errors.New("the key was used for another request"))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/einmal-go/einmal/idempotency"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -24,12 +25,22 @@ type Step struct {
 
 // dialect has the texts of one database. They are constant, so that they are prepared once.
 type dialect struct {
-	lock string // the lock, and whether it was free: null if it was not tried
+	lock string // takes the locks, and returns a lock: null if none was tried
+	full string // scope, limit: whether as many answers are kept
 	find string // scope, key
 	save string // scope, key, fingerprint, status, headers, body, time to keep
 	keep func(time.Duration) any
-	args func(lock int64, scope, key string) []any
+	args func(req *idempotency.Request) []any
 }
+
+// lock is what became of the locks of a request.
+type lock int64
+
+const (
+	lockSame  lock = iota // a request with this key and fingerprint is in progress
+	lockTaken             // taken
+	lockOther             // a request with this key and another fingerprint is in progress
+)
 
 const (
 	savepointSQL = "savepoint einmal_request"
@@ -37,10 +48,14 @@ const (
 	releaseSQL   = "release savepoint einmal_request"
 )
 
-// postgresLock tries the lock unless there is an answer. Locks are the whole database's: the table's own number keeps those of another
-// table, in another schema perhaps, apart.
-const postgresLock = `select case when exists (select from %[1]s where scope = $2 and key = $3 and expires_at > clock_timestamp()) then null
-else pg_try_advisory_xact_lock($1::bigint # (%[2]s::regclass::oid::bigint << 32)) end`
+// postgresLock tries the locks unless there is an answer: that of the request, and then that of the key. Who has the key's has that of
+// its own request, too: so where the first is free and the second is not, another request with the key is in progress. Locks are the
+// whole database's: the table's own number keeps those of another table, in another schema perhaps, apart.
+const postgresLock = `select case when exists (select from %[1]s where scope = $3 and key = $4 and expires_at > clock_timestamp()) then null
+when not pg_try_advisory_xact_lock($2::bigint # (%[2]s::regclass::oid::bigint << 32)) then 0
+when pg_try_advisory_xact_lock($1::bigint # (%[2]s::regclass::oid::bigint << 32)) then 1 else 2 end`
+
+const postgresFull = `select count(*) >= $2::bigint from (select 1 from %[1]s where scope = $1 and expires_at > clock_timestamp() limit $2::bigint) as kept`
 
 // postgresFind locks the row where there are synchronous replicas, so that the COMMIT of a replay writes, and waits for them: the
 // COMMIT of the first request may have been cut short while it waited, and a failover may lose what a replay has confirmed.
@@ -61,6 +76,8 @@ const sqliteNow = `strftime('%Y-%m-%dT%H:%M:%fZ', 'now')`
 // sqliteLock takes the place of the one that writes.
 const sqliteLock = `delete from {table} where scope = ?1 and key = ?2 and expires_at <= ` + sqliteNow
 
+const sqliteFull = `select count(*) >= ?2 from (select 1 from {table} where scope = ?1 and expires_at > ` + sqliteNow + ` limit ?2) as kept`
+
 const sqliteFind = `select fingerprint, status_code, response_headers, response_body, 0
 from {table} where scope = ?1 and key = ?2 and expires_at > ` + sqliteNow
 
@@ -75,20 +92,25 @@ func dialectOf(name schema.Dialect, table string) *dialect {
 		return &dialect{
 			lock: in(sqliteLock), find: in(sqliteFind), save: in(sqliteSave),
 			keep: func(d time.Duration) any { return fmt.Sprintf("+%.3f seconds", d.Seconds()) },
-			args: func(_ int64, scope, key string) []any { return []any{scope, key} },
+			args: func(req *idempotency.Request) []any { return []any{req.Scope, req.Key} },
+			full: in(sqliteFull),
 		}
 	}
 	return &dialect{
 		lock: fmt.Sprintf(postgresLock, table, literal(table)), find: fmt.Sprintf(postgresFind, table), save: fmt.Sprintf(postgresSave, table),
 		keep: func(d time.Duration) any { return d.Microseconds() },
-		args: func(lock int64, scope, key string) []any { return []any{lock, scope, key} },
+		args: func(req *idempotency.Request) []any {
+			return []any{lockOf(req.Scope, req.Key), lockOf(req.Scope, req.Key, string(req.Fingerprint[:])), req.Scope, req.Key}
+		},
+		full: fmt.Sprintf(postgresFull, table),
 	}
 }
 
-// lockOf is the number of the lock of a key. Two keys that share it are told that the other one is in progress, and no worse.
-func lockOf(scope, key string) int64 {
+// lockOf is the number of the lock of a key, or of a request with one. Two that share it are told that the other one is in progress, and
+// no worse.
+func lockOf(parts ...string) int64 {
 	h := sha256.New()
-	for _, part := range []string{"einmal idempotency", scope, key} {
+	for _, part := range append([]string{"einmal idempotency"}, parts...) {
 		_ = binary.Write(h, binary.BigEndian, int64(len(part))) // a hash takes all
 		_, _ = h.Write([]byte(part))
 	}

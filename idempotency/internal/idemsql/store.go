@@ -84,28 +84,45 @@ func (s *Store[Tx]) Once(ctx context.Context, req idempotency.Request, fn func(c
 // open finds the answer, or makes this transaction the one that runs the request.
 func (s *Store[Tx]) open(ctx context.Context, tx Tx, req *idempotency.Request) (*idempotency.Answer, error) {
 	var (
-		free, locking, found bool
-		tried                sql.NullBool
-		row                  row
+		locking, found bool
+		got            = sql.Null[lock]{V: lockTaken} // on SQLite, whose first statement has the only place to write
+		row            row
 	)
-	lock := Step{SQL: s.sql.lock, Args: s.sql.args(lockOf(req.Scope, req.Key), req.Scope, req.Key)}
+	locks := Step{SQL: s.sql.lock, Args: s.sql.args(req)}
 	if s.dialect != schema.SQLite {
-		lock.Dest, lock.Found = []any{&tried}, &locking
+		locks.Dest, locks.Found = []any{&got}, &locking
 	}
-	free = s.dialect == schema.SQLite
-	err := s.run(ctx, tx, "find the key", lock,
+	err := s.run(ctx, tx, "find the key", locks,
 		Step{SQL: s.sql.find, Args: []any{req.Scope, req.Key}, Dest: row.dest(), Found: &found},
-		Step{SQL: savepointSQL, Skip: func() bool { return found || !free && !tried.Bool }},
+		Step{SQL: savepointSQL, Skip: func() bool { return found || got.V != lockTaken }},
 	)
 	switch {
 	case err != nil:
 		return nil, err
 	case found:
 		return row.answer(s.name, req)
-	case !free && !tried.Bool:
+	case got.V == lockOther:
+		return nil, fmt.Errorf("%s: %w", s.name, idempotency.ErrOtherRequest)
+	case got.V != lockTaken:
 		return nil, fmt.Errorf("%s: %w", s.name, idempotency.ErrInProgress)
 	}
-	return nil, nil //nolint:nilnil // there is no answer yet
+	return nil, s.room(ctx, tx, req)
+}
+
+// CountsKeys implements idempotency.KeyCounter.
+func (s *Store[Tx]) CountsKeys() {}
+
+// room reports whether the scope may have another key.
+func (s *Store[Tx]) room(ctx context.Context, tx Tx, req *idempotency.Request) error {
+	if req.MaxKeys <= 0 {
+		return nil
+	}
+	var full, counted bool
+	err := s.run(ctx, tx, "count the keys", Step{SQL: s.sql.full, Args: []any{req.Scope, int64(req.MaxKeys)}, Dest: []any{&full}, Found: &counted})
+	if err == nil && full {
+		err = fmt.Errorf("%s: %w", s.name, idempotency.ErrTooManyKeys)
+	}
+	return err
 }
 
 // save stores the answer.

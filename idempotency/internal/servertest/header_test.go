@@ -30,7 +30,13 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"not closed":                     {`"a`},
 		"only a quote":                   {`"`},
 		"a quote too many":               {`"a"b"`},
-		"a parameter":                    {`"a";b=1`},
+		"a word behind it":               {`"a" b`},
+		"two, with parameters":           {`"a";b=1, "c"`},
+		"two, joined in a parameter":     {`"a";b=1,"c"`},
+		"a parameter without a name":     {`"a";`},
+		"a parameter not closed":         {`"a";b="c`},
+		"a parameter's name in capitals": {`"a";B=1`},
+		"a parameter without a key":      {`"";b=1`},
 		"escaped that needs none":        {`"a\b"`},
 		"escaped at the end":             {`"a\"`},
 		"a quote in it":                  {`a"b`},
@@ -58,6 +64,7 @@ func TestKeysThatAreTaken(t *testing.T) {
 	spellings := [][]string{
 		{"8e03978e-40d5-43dd-bc93-6894a57f9324", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`, ` "8e03978e-40d5-43dd-bc93-6894a57f9324" `},
 		{strings.Repeat("k", 255), `"` + strings.Repeat("k", 255) + `"`},
+		{`"p"`, `"p";b=1`, `"p";b`, `"p" ; b="x;, \"y";c=?1; *d.e_f-g=:aGk=:`, `p`},
 		{`"a, b;c"`}, {`"a \"quoted\" \\ key"`}, {`" a"`}, {`"a "`}, {"a=b:c/d+e"}, {"~"},
 	}
 	for _, same := range spellings {
