@@ -5,23 +5,36 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/einmal-go/einmal/consumer"
 )
 
-// Place names a message by where it stands, for a dead letter whose event has no id: as consumer.OffsetID does, by the topic's id, the
-// partition and the offset. Where the brokers tell no topic's id, before Kafka 2.8, it is the topic's name and a hash of the message,
+// placePrefix is what no event's id may begin with: a producer that gave an event the place of a message to come would have the dead
+// letter of that one taken for a duplicate.
+const placePrefix = "einmal:place:"
+
+// Reserved reports whether an id is of the form of a Place or a PlaceUUID: it must not be taken for an event's.
+func Reserved(id string) bool {
+	const variant = 19 // where the digit of a UUID stands that says which variant it is
+	return strings.HasPrefix(id, placePrefix) ||
+		len(id) == 36 && id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-' && strings.IndexByte("eEfF", id[variant]) >= 0
+}
+
+// Place names a message by where it stands, for a dead letter whose event has no id: by the topic's id, the partition and the offset,
+// behind a prefix that the ids of events do not have, see Reserved. Where the brokers tell no topic's id, before Kafka 2.8, it is the topic's name and a hash of the message,
 // so that a topic which is created again has other places.
 func Place(msg *consumer.Message) string {
 	if id, err := consumer.OffsetID(msg); err == nil {
-		return id
+		return placePrefix + id
 	}
-	return fmt.Sprintf("%s/%d/%d/%s", msg.Topic, msg.Partition, msg.Offset, digest(msg))
+	return fmt.Sprintf("%s%s/%d/%d/%s", placePrefix, msg.Topic, msg.Partition, msg.Offset, digest(msg))
 }
 
 // PlaceUUID names a message by where it stands, as Place does, in the form of a UUIDv7 of the message's own time: for a table whose ids
 // are UUIDs, or that is partitioned by ranges of UUIDv7. There it falls into the partition of events of that time, and is dropped with
-// them. It is always the same for a message, and another one for each: 74 of its bits are a hash of the place. ok is false for a message
+// them. It is always the same for a message, and another one for each: 73 of its bits are a hash of the place. Its variant is the one that
+// RFC 9562 reserves, so that it is no UUID of a producer's, see Reserved. ok is false for a message
 // without a time, of which nobody can tell a partition.
 func PlaceUUID(msg *consumer.Message) (id string, ok bool) {
 	ms := msg.Timestamp.UnixMilli()
@@ -31,7 +44,7 @@ func PlaceUUID(msg *consumer.Message) (id string, ok bool) {
 	sum := sha256.Sum256([]byte(Place(msg)))
 	b := sum[:16]
 	binary.BigEndian.PutUint64(b, uint64(ms)<<16|uint64(sum[6])<<8|uint64(sum[7]))
-	b[6], b[8] = 0x70|b[6]&0x0f, 0x80|b[8]&0x3f
+	b[6], b[8] = 0x70|b[6]&0x0f, 0xe0|b[8]&0x1f
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), true
 }
 

@@ -49,6 +49,14 @@ func (r *Record) DedupKey() dedupstore.Key {
 	return dedupstore.Key{Consumer: r.Consumer, Event: r.Event}
 }
 
+// AtPlace reports whether Event is made of where the message stands, by Place, PlaceUUID or consumer.OffsetID, so that a copy of the
+// message would have another one.
+func (r *Record) AtPlace() bool {
+	msg := r.Message()
+	id, err := consumer.OffsetID(msg)
+	return Reserved(r.Event) || err == nil && r.Event == id
+}
+
 // NewRecord returns a Record of msg under key. It shares the message's bytes.
 func NewRecord(msg *consumer.Message, key dedupstore.Key) *Record {
 	r := &Record{

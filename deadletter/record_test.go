@@ -46,7 +46,7 @@ func TestPlace(t *testing.T) {
 	base := consumer.Message{Topic: "orders", Partition: 1, Offset: 2, Value: []byte("v"), Key: []byte("k"), Headers: []consumer.Header{{Key: "a"}}}
 	withID := base
 	withID.TopicID = consumer.TopicID{1}
-	if got, want := deadletter.Place(&withID), withID.TopicID.String()+"/1/2"; got != want {
+	if got, want := deadletter.Place(&withID), "einmal:place:"+withID.TopicID.String()+"/1/2"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	seen := map[string]string{deadletter.Place(&base): "the message"}
@@ -94,7 +94,7 @@ func TestPlaceUUID(t *testing.T) {
 	at := time.UnixMilli(0x018cc251f400)
 	msg := &consumer.Message{Topic: "orders", TopicID: consumer.TopicID{1}, Partition: 3, Offset: 42, Timestamp: at, Value: []byte("x")}
 	id, ok := deadletter.PlaceUUID(msg)
-	if !ok || !regexp.MustCompile(`^018cc251-f400-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
+	if !ok || !regexp.MustCompile(`^018cc251-f400-7[0-9a-f]{3}-[ef][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
 		t.Errorf("%q, %v", id, ok)
 	}
 	seen := map[string]bool{id: true}
@@ -110,6 +110,14 @@ func TestPlaceUUID(t *testing.T) {
 			t.Errorf("%+v: %q, %v", m, other, ok)
 		}
 		seen[other] = true
+	}
+	for own, want := range map[string]bool{
+		id: true, deadletter.Place(msg): true, "AQAAAAAAAAAAAAAAAAAAAA/3/42": false, "": false, "e1": false, strings.ToUpper(id): true,
+		"018cc251-f400-7abc-8abc-0123456789ab": false, "018cc251-f400-4abc-babc-0123456789ab": false, "018cc251xf400x4abcxfabcx0123456789ab": false,
+	} {
+		if deadletter.Reserved(own) != want {
+			t.Errorf("Reserved(%q) is %v", own, !want)
+		}
 	}
 	again := *msg
 	again.Attempt, again.Value = 7, []byte("y")

@@ -131,7 +131,7 @@ func (r *republisher[Tx]) known(rec *deadletter.Record, again *consumer.Message)
 	switch {
 	case rec.Kind == deadletter.KindNoEventID && err == nil:
 		return nil
-	case rec.Event == deadletter.Place(rec.Message()):
+	case rec.AtPlace():
 		err = errors.New("its id is its place in the topic, and it would get another one")
 	case err != nil: // which says where the id is missing
 	case id != rec.Event:

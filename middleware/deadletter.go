@@ -58,7 +58,8 @@ var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
 // see deadletter.Place, or deadletter.PlaceUUID where the table refuses that, because its ids are UUIDs. If the key was recorded before, the effect is there already, or the dead letter was written by an earlier
 // delivery: nothing is written, and msg.Result.Duplicate is set. Otherwise msg.Result.Dead is.
 //
-// A handler that ended the transaction itself (dedupstore.ErrTxEnded) may have committed the record of an effect that is not
+// An id that is of the form of a place, which a producer may have set
+// on purpose, is none. A handler that ended the transaction itself (dedupstore.ErrTxEnded) may have committed the record of an effect that is not
 // complete. Its dead letter is keyed by the place, so that this record does not hide it.
 //
 // As long as a dead letter cannot be written, because the database is away, its table is missing, or the message is larger than that
@@ -226,10 +227,15 @@ func eventsOf(msg *consumer.Message, err error) []string {
 	if id, ok := deadletter.PlaceUUID(msg); ok {
 		events = append(events, id)
 	}
-	if msg.EventIDErr != nil || msg.EventID == "" || errors.Is(err, dedupstore.ErrTxEnded) {
+	if !hasID(msg) || errors.Is(err, dedupstore.ErrTxEnded) {
 		return events
 	}
 	return append([]string{msg.EventID}, events...)
+}
+
+// hasID reports whether the message has an id for its event, of which it is not known yet whether the store takes it.
+func hasID(msg *consumer.Message) bool {
+	return msg.EventIDErr == nil && msg.EventID != "" && !deadletter.Reserved(msg.EventID)
 }
 
 // once runs the transaction, and keeps the times of its steps.

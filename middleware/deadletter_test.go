@@ -112,7 +112,7 @@ func TestDeadLetterOfADuplicate(t *testing.T) {
 func TestDeadLetterKeys(t *testing.T) {
 	t.Parallel()
 	id := consumer.TopicID{7}
-	place := id.String() + "/3/42"
+	place := "einmal:place:" + id.String() + "/3/42"
 	for name, test := range map[string]struct {
 		edit  func(*consumer.Message)
 		err   error
@@ -369,6 +369,24 @@ func TestDeadLetterChecksInATransaction(t *testing.T) {
 		}
 		if err := check(t, middleware.DeadLetter[*tx](&store{}, &txChecking{says: tc.says}, nil)(returning(nil))); err != nil {
 			t.Errorf("a store without transactions of its own: %v", err)
+		}
+	}
+}
+
+// A producer may set any id, that of a place too: a message without an id has its dead letter all the same.
+func TestDeadLetterWithoutIDCannotBeForestalled(t *testing.T) {
+	t.Parallel()
+	id := consumer.TopicID{1}
+	victim := message()
+	victim.TopicID, victim.Timestamp, victim.EventID, victim.EventIDErr = id, time.Now(), "", consumer.ErrNoEventID
+	asUUID, _ := deadletter.PlaceUUID(victim)
+	for _, forged := range []string{id.String() + "/3/42", deadletter.Place(victim), asUUID, strings.ToUpper(asUUID)} {
+		c, s := &cemetery{}, &store{}
+		h := middleware.DeadLetter(s, c, nil)(middleware.Dedup(s, noop, nil))
+		first, again := message(), *victim
+		first.TopicID, first.Offset, first.EventID = id, 7, forged
+		if err := errors.Join(h.Handle(t.Context(), first), h.Handle(t.Context(), &again)); err != nil || !again.Result.Dead || again.Result.Duplicate {
+			t.Errorf("after an event with the id %q: %v, %+v, want a dead letter", forged, err, again.Result)
 		}
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
 // DedupConfig is what can be chosen about Dedup. Nil means all defaults.
 type DedupConfig struct {
 	// Window is how long the store keeps its records, if it does not keep them for ever: an event whose Timestamp is older
-	// when it is handled is refused with a permanent error that wraps ErrTooOld, because its record may have been deleted
+	// when it is handled, and whose record is not there, is refused with a permanent error that wraps ErrTooOld, because its record may have been deleted
 	// and it would take effect again. What is refused is not skipped: it is a failure like others, for OnFailure or a dead
 	// letter. Let janitor.Table.Keep be the same constant, and make it at least as long as the topic keeps messages: Run
 	// compares them at its start. docs/retention.md has the arithmetic.
@@ -109,19 +110,27 @@ func (d *dedup[Tx]) Handle(ctx context.Context, msg *consumer.Message) error {
 	}
 	if !ran {
 		// A store may have begun with h and rolled back before it found the record of another process.
-		msg.Result.Duplicate, msg.Result.HandlerStart, msg.Result.HandlerEnd = true, time.Time{}, time.Time{}
+		msg.Result.Duplicate = true
+		notBegun(&msg.Result)
 	}
 	return nil
 }
 
 // refuse says what keeps msg from being recorded.
 func (d *dedup[Tx]) refuse(msg *consumer.Message) error {
-	if msg.EventIDErr != nil {
+	switch {
+	case msg.EventIDErr != nil:
 		return msg.EventIDErr
-	}
-	if msg.EventID == "" {
+	case msg.EventID == "":
 		return fmt.Errorf("%w: it is empty: let Topic.EventID return an id or an error", consumer.ErrNoEventID)
+	case deadletter.Reserved(msg.EventID):
+		return fmt.Errorf("%w: it is of the form that dead letters of messages without an id have (see deadletter.Reserved): let the producer use another one", dedupstore.ErrInvalidKey)
 	}
+	return nil
+}
+
+// tooOld says that the event's record may have been deleted.
+func (d *dedup[Tx]) tooOld(msg *consumer.Message) error {
 	if d.window == 0 || msg.Timestamp.IsZero() {
 		return nil
 	}
@@ -132,18 +141,30 @@ func (d *dedup[Tx]) refuse(msg *consumer.Message) error {
 	return nil
 }
 
-// once runs the handler, unless the event is recorded.
+// once runs the handler, unless the event is recorded. An event that is too old is looked for all the same: if it is recorded, it is a
+// duplicate like others.
 func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, err error) {
 	key := dedupstore.Key{Consumer: msg.Consumer, Event: msg.EventID}
 	time := clockOf(ctx)
 	time.wait()
 	defer time.run()
-	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error {
+	old := d.tooOld(msg)
+	ran, err = timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error {
+		if old != nil {
+			return consumer.Permanent(old)
+		}
 		time.run()
 		defer time.wait()
 		return consumer.SafeError(d.h(ctx, tx, msg))
 	})
+	if old != nil {
+		notBegun(&msg.Result)
+	}
+	return ran, err
 }
+
+// notBegun takes back that the handler has begun.
+func notBegun(res *consumer.Result) { res.HandlerStart, res.HandlerEnd = time.Time{}, time.Time{} }
 
 // timedOnce calls the store, and notes in msg.Result the times of the steps and how the transaction ended.
 func timedOnce[Tx any](ctx context.Context, store dedupstore.Store[Tx], msg *consumer.Message, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error) {

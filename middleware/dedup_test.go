@@ -48,7 +48,6 @@ func TestDedupRunsOncePerKey(t *testing.T) {
 
 func TestDedupRefusesWithoutTheStore(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
 	for _, test := range []struct {
 		name   string
 		change func(*consumer.Message)
@@ -58,8 +57,7 @@ func TestDedupRefusesWithoutTheStore(t *testing.T) {
 		{"an id and an error", func(m *consumer.Message) { m.EventIDErr = errBase }, errBase},
 		{"an error that asks for a retry", func(m *consumer.Message) { m.EventIDErr = consumer.RetryAfter(time.Second, errBase) }, errBase},
 		{"empty id", func(m *consumer.Message) { m.EventID = "" }, consumer.ErrNoEventID},
-		{"too old", func(m *consumer.Message) { m.Timestamp = now.Add(-time.Hour - time.Minute) }, middleware.ErrTooOld},
-		{"from 1970", func(m *consumer.Message) { m.Timestamp = time.UnixMilli(0) }, middleware.ErrTooOld},
+		{"a place", func(m *consumer.Message) { m.EventID = "einmal:place:AQAAAAAAAAAAAAAAAAAAAA/0/123" }, dedupstore.ErrInvalidKey},
 	} {
 		s := &store{onRecord: func() error { t.Errorf("%s: reached the store", test.name); return nil }}
 		msg := message()
@@ -70,6 +68,35 @@ func TestDedupRefusesWithoutTheStore(t *testing.T) {
 		}
 		if msg.Result != (consumer.Result{}) {
 			t.Errorf("%s: result %+v of a step that was not reached", test.name, msg.Result)
+		}
+	}
+}
+
+// An event that is older than the window is refused, unless it is recorded: then it is a duplicate.
+func TestDedupWindow(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]time.Time{"too old": time.Now().Add(-time.Hour - time.Minute), "from 1970": time.UnixMilli(0)} {
+		s := &store{}
+		h := middleware.Dedup(s, func(_ context.Context, tx *tx, _ *consumer.Message) error {
+			tx.writes = append(tx.writes, "effect")
+			return nil
+		}, &middleware.DedupConfig{Window: time.Hour})
+		old, young := message(), message()
+		old.Timestamp = at
+		for range 2 {
+			if err := h.Handle(t.Context(), old); !consumer.IsPermanent(err) || !errors.Is(err, middleware.ErrTooOld) || old.Result.Duplicate || !old.Result.HandlerStart.IsZero() {
+				t.Errorf("%s: %v, %+v, want a permanent ErrTooOld, and no handler", name, err, old.Result)
+			}
+		}
+		if err := h.Handle(t.Context(), young); err != nil || young.Result.Duplicate {
+			t.Errorf("%s: the event in its time: %v, %+v", name, err, young.Result)
+		}
+		old.Result = consumer.Result{}
+		if err := h.Handle(t.Context(), old); err != nil || !old.Result.Duplicate {
+			t.Errorf("%s: the event again, too late: %v, %+v, want a duplicate", name, err, old.Result)
+		}
+		if len(s.charges) != 1 {
+			t.Errorf("%s: %d effects", name, len(s.charges))
 		}
 	}
 }

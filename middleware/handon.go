@@ -102,7 +102,7 @@ func (h *handOn[Tx]) Handle(ctx context.Context, msg *consumer.Message) error {
 
 // decide says what follows on an attempt that ended with err.
 func (h *handOn[Tx]) decide(ctx context.Context, msg *consumer.Message, err error) error {
-	if !consumer.IsGaveUp(err) || interrupted(ctx) || msg.EventIDErr != nil || msg.EventID == "" {
+	if !consumer.IsGaveUp(err) || interrupted(ctx) || !hasID(msg) {
 		return err
 	}
 	ran, own := h.once(ctx, msg)
