@@ -87,7 +87,7 @@ var table = map[string]allowed{
 	"deadletter/bundeadletter": {module: []string{"deadletter", "deadletter/internal/deadsql", "deadletter/sqldeadletter", "schema"}, others: []string{bun}},
 
 	// what the tables of dead letters, and their tests, share
-	"deadletter/internal/deadsql":  {module: []string{"deadletter", "dedupstore", "schema", "internal/sqlstate"}},
+	"deadletter/internal/deadsql":  {module: []string{"deadletter", "dedupstore", "schema", "internal/sqlclass", "internal/sqlstate", "internal/sqltable"}},
 	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it

@@ -2,11 +2,13 @@ package deadsql
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqltable"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -49,21 +51,10 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// name is a table as it stands in SQL.
-func (c Config) name(table string) string {
-	if c.Schema == "" {
-		return quote(table)
-	}
-	return quote(c.Schema) + "." + quote(table)
+// tables is the configuration for package schema, of tables that are in that schema.
+func (c Config) tables(in string) *schema.Config {
+	return &schema.Config{Schema: in, Tables: map[string]string{deadMessage: c.Table, startedMessage: c.StartedTable}}
 }
-
-// tables is the configuration for package schema.
-func (c Config) tables() *schema.Config {
-	return &schema.Config{Schema: c.Schema, Tables: map[string]string{deadMessage: c.Table, startedMessage: c.StartedTable}}
-}
-
-// quote makes an identifier of a name as it is spelled in the catalogue.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // base is what all tables have in common.
 type base struct {
@@ -72,14 +63,40 @@ type base struct {
 	dialect *dialect
 	pool    Conn
 	invalid error // what is wrong with the configuration
+
+	places map[string]*sqltable.Place // of the tables, unless Config.Schema says it
 }
 
 func newBase(pkg string, name schema.Dialect, cfg Config, pool Conn, invalid error) *base {
 	cfg = cfg.withDefaults()
 	d, err := dialectOf(name)
-	b := &base{pkg: pkg, cfg: cfg, dialect: d, pool: pool}
+	b := &base{pkg: pkg, cfg: cfg, dialect: d, pool: pool, places: map[string]*sqltable.Place{cfg.Table: {}, cfg.StartedTable: {}, cfg.RecordTable: {}}}
 	if err := errors.Join(invalid, err, cfg.validate()); err != nil {
 		b.invalid = dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %w", pkg, err))
 	}
 	return b
+}
+
+// schemaOf returns the schema of a table, which is found out once. c is asked if it is not known.
+func (b *base) schemaOf(ctx context.Context, c Conn, table string) (string, error) {
+	switch {
+	case b.cfg.Schema != "":
+		return b.cfg.Schema, nil
+	case b.dialect.name == schema.SQLite:
+		return sqliteSchema, nil
+	}
+	in, err := b.places[table].Find(ctx, asker(c), table)
+	if err != nil {
+		return "", b.unable(ctx, err)
+	}
+	return in, nil
+}
+
+// sqliteSchema is that of the database's own tables: a temporary one would come before one that does not say it.
+const sqliteSchema = "main"
+
+// name is a table as it stands in SQL.
+func (b *base) name(ctx context.Context, c Conn, table string) (string, error) {
+	in, err := b.schemaOf(ctx, c, table)
+	return sqltable.Name(in, table), err
 }

@@ -8,39 +8,50 @@ import (
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlclass"
 	"github.com/einmal-go/einmal/internal/sqlstate"
+	"github.com/einmal-go/einmal/internal/sqltable"
 	"github.com/einmal-go/einmal/schema"
 )
 
-// explain says what was done when err came. It gives what an operator must cure its class, and leaves the rest to the stores, in
-// whose transactions it happens.
+// explain says what was done when err came, and whose fault it is. A bad value or a constraint is the deployment's: the columns are filled by us,
+// and take any message. A connection that is lost is left to the stores, in whose transactions it happens.
 func (b *base) explain(what string, err error) error {
 	err = fmt.Errorf("%s: %s: %w", b.pkg, what, err)
-	if misconfigured(err) {
-		return dedupstore.WithClass(dedupstore.Misconfigured, err)
+	class := sqlclass.Of(err)
+	if class == dedupstore.Unclassified && answered(err) {
+		class = dedupstore.Misconfigured
 	}
-	return err
+	if class == dedupstore.Unclassified {
+		return err
+	}
+	return dedupstore.WithClass(class, err)
 }
 
-// misconfigured reports whether a table, a column or a privilege is missing.
-func misconfigured(err error) bool {
-	switch sqlstate.Of(err) {
-	case "42P01", "42703", "42501", "42804", "23502", "428C9": // the last ones: a column of another type, not null, or generated
-		return true
-	case "":
-		text := err.Error()
-		return strings.Contains(text, "no such table") || strings.Contains(text, "no column named") || strings.Contains(text, "no such column")
+// answered reports whether the database refused what a row has, or a trigger did.
+func answered(err error) bool {
+	for _, class := range []string{"22", "23", "44", "P0"} {
+		if strings.HasPrefix(sqlstate.Of(err), class) {
+			return true
+		}
 	}
-	return false
+	return sqlclass.SQLiteCode(err)&0xff == sqlclass.SQLiteConstraint
 }
 
 // check compares a table with that of package schema, leaving out what its caller can do without, and then has the database plan a
 // statement, which it does not run.
-func (b *base) check(ctx context.Context, component schema.Component, without func(schema.Finding) bool, text string, args []any) error {
+func (b *base) check(ctx context.Context, component schema.Component, table string, without func(schema.Finding) bool, text func() (string, error), args []any) error {
 	if b.invalid != nil {
 		return b.invalid
 	}
-	found, err := b.dialect.name.Check(ctx, b.ask, b.cfg.tables(), component)
+	in := b.cfg.Schema
+	if b.dialect.name != schema.SQLite {
+		var err error
+		if in, err = b.schemaOf(ctx, b.pool, table); err != nil && !errors.Is(err, sqltable.ErrNotFound) {
+			return err
+		}
+	}
+	found, err := b.dialect.name.Check(ctx, b.ask, b.cfg.tables(in), component)
 	if err != nil {
 		return b.unable(ctx, err)
 	}
@@ -53,31 +64,55 @@ func (b *base) check(ctx context.Context, component schema.Component, without fu
 	if len(problems) > 0 {
 		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: a table cannot be used: %s", b.pkg, strings.Join(problems, "; ")))
 	}
-	if _, err := b.ask(ctx, "explain "+text, args...); err != nil {
+	return b.plan(ctx, text, args...)
+}
+
+// plan has the database plan a statement, which it does not run.
+func (b *base) plan(ctx context.Context, text func() (string, error), args ...any) error {
+	sql, err := text()
+	if err != nil {
+		return err
+	}
+	if _, err := b.ask(ctx, "explain "+sql, args...); err != nil {
 		return b.unable(ctx, err)
 	}
 	return nil
 }
 
-// unable is the error of a check that could not be made.
+// unable is the error of a check that could not be made, or of a table that was not found.
 func (b *base) unable(ctx context.Context, err error) error {
-	if ctx.Err() == nil && !misconfigured(err) && !strings.HasPrefix(sqlstate.Of(err), "42") {
+	const what = "look at the tables"
+	switch {
+	case errors.Is(err, sqltable.ErrNoUsage), errors.Is(err, sqltable.ErrNotFound):
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %s: %w", b.pkg, what, err))
+	case sqlstate.Of(err) == "42501" && b.cfg.Schema != "":
+		if hidden := sqltable.Hidden(ctx, asker(b.pool), b.cfg.Schema, b.cfg.Table); errors.Is(hidden, sqltable.ErrNoUsage) {
+			return b.unable(ctx, hidden)
+		}
+	case ctx.Err() == nil && sqlclass.Of(err) == dedupstore.Unclassified && !strings.HasPrefix(sqlstate.Of(err), "42"):
 		err = fmt.Errorf("%w: %w", dedupstore.ErrUnavailable, err)
 	}
-	return b.explain("look at the tables", err)
+	return b.explain(what, err)
 }
 
-// ask returns the first row, of one column, as a text; of a plan, nothing. It is a schema.Query.
-func (b *base) ask(ctx context.Context, text string, args ...any) (answer string, err error) {
-	rows, err := b.pool.Query(ctx, text, args...)
-	if err != nil {
-		return "", err
+// ask asks the pool. It is a schema.Query.
+func (b *base) ask(ctx context.Context, text string, args ...any) (string, error) {
+	return asker(b.pool)(ctx, text, args...)
+}
+
+// asker returns the first row, of one column, as a text; of a plan, nothing.
+func asker(c Conn) sqltable.Query {
+	return func(ctx context.Context, text string, args ...any) (answer string, err error) {
+		rows, err := c.Query(ctx, text, args...)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = rows.Close() }()
+		if rows.Next() && !strings.HasPrefix(text, "explain ") {
+			err = rows.Scan(&answer)
+		}
+		return answer, errors.Join(err, rows.Close(), rows.Err())
 	}
-	defer func() { _ = rows.Close() }()
-	if rows.Next() && !strings.HasPrefix(text, "explain ") {
-		err = rows.Scan(&answer)
-	}
-	return answer, errors.Join(err, rows.Close(), rows.Err())
 }
 
 // number returns the only number of the only row.

@@ -12,23 +12,33 @@ import (
 )
 
 // starts implements deadletter.Starts.
-type starts struct {
-	*base
-	begin, end, pending string
-}
+type starts struct{ *base }
 
-func newStarts(b *base) *starts {
-	name, d := b.cfg.name(b.cfg.StartedTable), b.dialect
-	consumer, event := d.param(1), d.param(2)
-	return &starts{
-		base: b,
-		begin: fmt.Sprintf(`insert into %s as s (consumer_id, event_id)
+// beginSQL counts a start, unless the event is recorded.
+const beginSQL = `insert into %s as s (consumer_id, event_id)
 select %s, %s where not exists (select 1 from %s where consumer_id = %s and event_id = %s)
 on conflict (event_id, consumer_id) do update set starts = s.starts + 1, started_at = %s
-returning starts`, name, consumer+d.text, event+d.text, b.cfg.name(b.cfg.RecordTable), consumer, event, d.now),
-		end:     fmt.Sprintf("delete from %s where consumer_id = %s and event_id = %s", name, consumer, event),
-		pending: fmt.Sprintf("select event_id, starts from %s where consumer_id = %s order by started_at desc limit %d", name, consumer, maxPending),
+returning starts`
+
+func (s *starts) begin(ctx context.Context) (string, error) {
+	name, err := s.name(ctx, s.pool, s.cfg.StartedTable)
+	if err != nil {
+		return "", err
 	}
+	records, err := s.name(ctx, s.pool, s.cfg.RecordTable)
+	d := s.dialect
+	consumer, event := d.param(1), d.param(2)
+	return fmt.Sprintf(beginSQL, name, consumer+d.text, event+d.text, records, consumer, event, d.now), err
+}
+
+func (s *starts) end(ctx context.Context) (string, error) {
+	name, err := s.name(ctx, s.pool, s.cfg.StartedTable)
+	return fmt.Sprintf("delete from %s where consumer_id = %s and event_id = %s", name, s.dialect.param(1), s.dialect.param(2)), err
+}
+
+func (s *starts) pending(ctx context.Context) (string, error) {
+	name, err := s.name(ctx, s.pool, s.cfg.StartedTable)
+	return fmt.Sprintf("select event_id, starts from %s where consumer_id = %s order by started_at desc limit %d", name, s.dialect.param(1), maxPending), err
 }
 
 // maxPending bounds what Pending keeps in memory. What is there is what ended a process, and what was in work beside it.
@@ -41,7 +51,11 @@ func (s *starts) Begin(ctx context.Context, key dedupstore.Key) (int, error) {
 	if s.invalid != nil {
 		return 0, s.invalid
 	}
-	n, err := s.number(ctx, "count a start", s.begin, key.Consumer, key.Event)
+	text, err := s.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.number(ctx, "count a start", text, key.Consumer, key.Event)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -53,7 +67,11 @@ func (s *starts) Pending(ctx context.Context, consumer string) (map[string]int, 
 	if s.invalid != nil {
 		return nil, s.invalid
 	}
-	rows, err := s.pool.Query(ctx, s.pending, consumer)
+	text, err := s.pending(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, text, consumer)
 	if err != nil {
 		return nil, s.explain("read the starts", err)
 	}
@@ -78,7 +96,11 @@ func (s *starts) End(ctx context.Context, key dedupstore.Key) error {
 	if s.invalid != nil {
 		return s.invalid
 	}
-	if _, err := s.pool.Exec(ctx, s.end, key.Consumer, key.Event); err != nil {
+	text, err := s.end(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.pool.Exec(ctx, text, key.Consumer, key.Event); err != nil {
 		return s.explain("forget a start", err)
 	}
 	return nil
@@ -86,11 +108,9 @@ func (s *starts) End(ctx context.Context, key dedupstore.Key) error {
 
 // Check implements dedupstore.Checker.
 func (s *starts) Check(ctx context.Context) error {
-	if err := s.check(ctx, schema.CrashLoop, func(schema.Finding) bool { return false }, s.begin, []any{"", ""}); err != nil {
+	begin := func() (string, error) { return s.begin(ctx) }
+	if err := s.check(ctx, schema.CrashLoop, s.cfg.StartedTable, func(schema.Finding) bool { return false }, begin, []any{"", ""}); err != nil {
 		return err
 	}
-	if _, err := s.ask(ctx, "explain "+s.end, "", ""); err != nil {
-		return s.unable(ctx, err)
-	}
-	return nil
+	return s.plan(ctx, func() (string, error) { return s.end(ctx) }, "", "")
 }

@@ -13,20 +13,16 @@ import (
 // Table is a table of dead letters. It implements deadletter.Table and is safe for concurrent use.
 type Table[Tx any] struct {
 	*base
-	in    func(tx Tx) Conn
-	name  string // in SQL
-	write string
+	in func(tx Tx) Conn
 }
 
 // New returns a Table for the package of that name. invalid is what is wrong with its arguments: the error of every call.
 func New[Tx any](pkg string, dialect schema.Dialect, cfg Config, pool Conn, in func(tx Tx) Conn, invalid error) *Table[Tx] {
-	b := newBase(pkg, dialect, cfg, pool, invalid)
-	name := b.cfg.name(b.cfg.Table)
-	return &Table[Tx]{base: b, in: in, name: name, write: b.dialect.writeSQL(name)}
+	return &Table[Tx]{base: newBase(pkg, dialect, cfg, pool, invalid), in: in}
 }
 
 // Starts returns the table that middleware.CrashLoop counts in, Config.StartedTable, in the same database.
-func (t *Table[Tx]) Starts() deadletter.Starts { return newStarts(t.base) }
+func (t *Table[Tx]) Starts() deadletter.Starts { return &starts{t.base} }
 
 // Write implements deadletter.Writer. A message larger than Config.MaxBytes is an error that wraps deadletter.ErrTooLarge, or is written
 // without its bytes where Config.LeaveOut says so.
@@ -42,29 +38,54 @@ func (t *Table[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Record) er
 		without.Key, without.Value, without.Headers, without.LeftOut = nil, nil, nil, true
 		rec = &without
 	}
-	if _, err := t.in(tx).Exec(ctx, t.write, t.dialect.args(rec)...); err != nil {
+	name, err := t.name(ctx, t.in(tx), t.cfg.Table)
+	if err != nil {
+		return err
+	}
+	n, err := t.in(tx).Exec(ctx, t.dialect.writeSQL(name), t.dialect.args(rec)...)
+	switch {
+	case err != nil:
 		return t.explain("write", err)
+	case n != 1:
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: write: the row is not in %s: a trigger or a rule swallows what is inserted: remove it", t.pkg, name))
 	}
 	return nil
 }
 
-// Take implements deadletter.Taker.
-func (t *Table[Tx]) Take(ctx context.Context, tx Tx, id int64) (*deadletter.Record, error) {
+// named calls f with the table's name, as it stands in SQL, unless something is wrong with the table.
+func (t *Table[Tx]) named(ctx context.Context, c func() Conn, f func(name string) error) error {
 	if t.invalid != nil {
-		return nil, t.invalid
+		return t.invalid
 	}
-	found := fmt.Sprintf("select id from %s where id = %s%s", t.name, t.dialect.param(1), t.dialect.skip)
-	text := fmt.Sprintf("delete from %s where %s returning %s", t.name, fmt.Sprintf(t.dialect.chosen, found), t.dialect.columns(true))
-	return t.one(ctx, "take", t.in(tx), id, text)
+	name, err := t.name(ctx, c(), t.cfg.Table)
+	if err != nil {
+		return err
+	}
+	return f(name)
+}
+
+// pooled is the pool, for named.
+func (t *Table[Tx]) pooled() Conn { return t.pool }
+
+// Take implements deadletter.Taker.
+func (t *Table[Tx]) Take(ctx context.Context, tx Tx, id int64) (rec *deadletter.Record, err error) {
+	err = t.named(ctx, func() Conn { return t.in(tx) }, func(name string) (err error) {
+		found := fmt.Sprintf("select id from %s where id = %s%s", name, t.dialect.param(1), t.dialect.skip)
+		text := fmt.Sprintf("delete from %s where %s returning %s", name, fmt.Sprintf(t.dialect.chosen, found), t.dialect.columns(true))
+		rec, err = t.one(ctx, "take", t.in(tx), id, text)
+		return err
+	})
+	return rec, err
 }
 
 // Get implements deadletter.Keeper.
-func (t *Table[Tx]) Get(ctx context.Context, id int64) (*deadletter.Record, error) {
-	if t.invalid != nil {
-		return nil, t.invalid
-	}
-	text := fmt.Sprintf("select %s from %s where id = %s", t.dialect.columns(true), t.name, t.dialect.param(1))
-	return t.one(ctx, "read", t.pool, id, text)
+func (t *Table[Tx]) Get(ctx context.Context, id int64) (rec *deadletter.Record, err error) {
+	err = t.named(ctx, t.pooled, func(name string) (err error) {
+		text := fmt.Sprintf("select %s from %s where id = %s", t.dialect.columns(true), name, t.dialect.param(1))
+		rec, err = t.one(ctx, "read", t.pool, id, text)
+		return err
+	})
+	return rec, err
 }
 
 func (t *Table[Tx]) one(ctx context.Context, what string, c Conn, id int64, text string) (*deadletter.Record, error) {
@@ -79,17 +100,18 @@ func (t *Table[Tx]) one(ctx context.Context, what string, c Conn, id int64, text
 }
 
 // List implements deadletter.Keeper.
-func (t *Table[Tx]) List(ctx context.Context, filter deadletter.Filter, after int64, limit int) ([]*deadletter.Record, error) {
-	if t.invalid != nil {
-		return nil, t.invalid
-	}
-	c := t.dialect.conditions(filter)
-	if after > 0 {
-		c.add("id > %s", after)
-	}
-	text := fmt.Sprintf("select %s from %s%s order by id", t.dialect.columns(false), t.name, c.where())
-	text += " limit " + t.dialect.param(c.arg(int64(max(0, limit))))
-	return t.rows(ctx, "list", t.pool, false, text, c.args...)
+func (t *Table[Tx]) List(ctx context.Context, filter deadletter.Filter, after int64, limit int) (list []*deadletter.Record, err error) {
+	err = t.named(ctx, t.pooled, func(name string) (err error) {
+		c := t.dialect.conditions(filter)
+		if after > 0 {
+			c.add("id > %s", after)
+		}
+		text := fmt.Sprintf("select %s from %s%s order by id", t.dialect.columns(false), name, c.where())
+		text += " limit " + t.dialect.param(c.arg(int64(max(0, limit))))
+		list, err = t.rows(ctx, "list", t.pool, false, text, c.args...)
+		return err
+	})
+	return list, err
 }
 
 func (t *Table[Tx]) rows(ctx context.Context, what string, c Conn, full bool, text string, args ...any) (list []*deadletter.Record, err error) {
@@ -115,12 +137,13 @@ func (t *Table[Tx]) rows(ctx context.Context, what string, c Conn, full bool, te
 }
 
 // Count implements deadletter.Keeper.
-func (t *Table[Tx]) Count(ctx context.Context, filter deadletter.Filter) (int64, error) {
-	if t.invalid != nil {
-		return 0, t.invalid
-	}
-	c := t.dialect.conditions(filter)
-	return t.number(ctx, "count", fmt.Sprintf("select count(*) from %s%s", t.name, c.where()), c.args...)
+func (t *Table[Tx]) Count(ctx context.Context, filter deadletter.Filter) (n int64, err error) {
+	err = t.named(ctx, t.pooled, func(name string) (err error) {
+		c := t.dialect.conditions(filter)
+		n, err = t.number(ctx, "count", fmt.Sprintf("select count(*) from %s%s", name, c.where()), c.args...)
+		return err
+	})
+	return n, err
 }
 
 // batch is how many rows Discard deletes at once.
@@ -128,38 +151,41 @@ const batch = 1000
 
 // Discard implements deadletter.Keeper.
 func (t *Table[Tx]) Discard(ctx context.Context, filter deadletter.Filter) (deleted int64, err error) {
-	if t.invalid != nil {
-		return 0, t.invalid
-	}
-	c := t.dialect.conditions(filter)
-	found := fmt.Sprintf("select id from %s%s limit %d%s", t.name, c.where(), batch, t.dialect.skip)
-	text := fmt.Sprintf("delete from %s where %s", t.name, fmt.Sprintf(t.dialect.chosen, found))
-	for {
-		n, err := t.pool.Exec(ctx, text, c.args...)
-		if err != nil {
-			return deleted, t.explain("discard", err)
+	err = t.named(ctx, t.pooled, func(name string) error {
+		c := t.dialect.conditions(filter)
+		found := fmt.Sprintf("select id from %s%s limit %d%s", name, c.where(), batch, t.dialect.skip)
+		text := fmt.Sprintf("delete from %s where %s", name, fmt.Sprintf(t.dialect.chosen, found))
+		for {
+			n, err := t.pool.Exec(ctx, text, c.args...)
+			if err != nil {
+				return t.explain("discard", err)
+			}
+			if deleted += n; n < batch {
+				return nil
+			}
 		}
-		if deleted += n; n < batch {
-			return deleted, nil
-		}
-	}
+	})
+	return deleted, err
 }
 
 // Failed implements deadletter.Keeper.
 func (t *Table[Tx]) Failed(ctx context.Context, id int64, text string) error {
-	if t.invalid != nil {
-		return t.invalid
-	}
-	sql := fmt.Sprintf("update %s set redrives = redrives + 1, redrive_error = %s where id = %s", t.name, t.dialect.param(1), t.dialect.param(2))
-	if _, err := t.pool.Exec(ctx, sql, text, id); err != nil {
-		return t.explain("count a failed redrive", err)
-	}
-	return nil
+	return t.named(ctx, t.pooled, func(name string) error {
+		sql := fmt.Sprintf("update %s set redrives = redrives + 1, redrive_error = %s where id = %s", name, t.dialect.param(1), t.dialect.param(2))
+		if _, err := t.pool.Exec(ctx, sql, text, id); err != nil {
+			return t.explain("count a failed redrive", err)
+		}
+		return nil
+	})
 }
 
 // Check implements dedupstore.Checker: it reports what would make Write fail, with the SQL to run.
 func (t *Table[Tx]) Check(ctx context.Context) error {
-	return t.check(ctx, schema.DeadLetter, othersPrivileges, t.write, t.dialect.args(&deadletter.Record{}))
+	write := func() (string, error) {
+		name, err := t.name(ctx, t.pool, t.cfg.Table)
+		return t.dialect.writeSQL(name), err
+	}
+	return t.check(ctx, schema.DeadLetter, t.cfg.Table, othersPrivileges, write, t.dialect.args(&deadletter.Record{}))
 }
 
 // othersPrivileges are those that only operators need.
