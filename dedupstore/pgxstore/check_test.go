@@ -149,7 +149,7 @@ func TestMissingPrivileges(t *testing.T) {
 	})
 	store := pgxstore.New(pool, nil)
 	for _, c := range []struct{ grant, says string }{
-		{"select 1", "does not exist"}, // what may not be seen is not found by the search_path
+		{"select 1", "run: grant usage on schema"}, // what may not be seen is not found by the search_path
 		{"grant usage on schema " + value[string](db, "select current_schema()") + " to " + role, "may not insert"},
 		{"grant select, insert on processed_event to " + role, "may not update"},
 		{"revoke all on processed_event from " + role + "; grant insert (event_id), update (duplicates), select on processed_event to " + role, "permission denied"},
@@ -160,6 +160,9 @@ func TestMissingPrivileges(t *testing.T) {
 		err := store.Check(t.Context())
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("after %s: Check: %v, want %q", c.grant, err, c.says)
+		}
+		if err != nil && dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+			t.Errorf("after %s: Check: %v, class %v", c.grant, err, dedupstore.ClassOf(err))
 		}
 		_, err = store.Once(t.Context(), key(c.grant), func(context.Context, pgx.Tx) error { return nil })
 		if (err == nil) != (c.says == "") {
@@ -174,12 +177,19 @@ func TestReadOnly(t *testing.T) {
 	db := open(t)
 	pool := db.pool(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
 	store := pgxstore.New(pool, nil)
-	if _, err := pool.Exec(t.Context(), "set default_transaction_read_only = on"); err != nil {
-		t.Fatal(err)
+	readOnly := func() {
+		if _, err := pool.Exec(t.Context(), "set default_transaction_read_only = on"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	readOnly()
 	if err := store.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Check: %v", err)
 	}
+	if ran, err := store.Once(t.Context(), key("before"), writes("before")); !ran || err != nil {
+		t.Fatalf("Check has not given up the session: Once() = %v, %v", ran, err)
+	}
+	readOnly()
 	if _, err := store.Once(t.Context(), key("e"), writes("e")); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Once: %v", err)
 	}

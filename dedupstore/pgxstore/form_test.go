@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/pgtest"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+	"github.com/einmal-go/einmal/schema"
 )
 
 // A table takes the upsert if it can, and DO NOTHING if it cannot or the user prefers it. What tells them apart: a counter.
@@ -84,6 +86,117 @@ func TestRecordIsSwallowed(t *testing.T) {
 	}
 }
 
+// What swallows, changes or hides some records only, the probe does not meet. An event is no repetition unless its record is seen to be there.
+func TestRecordIsSwallowedForSome(t *testing.T) {
+	t.Parallel()
+	const swallow = `create function swallow() returns trigger language plpgsql as 'begin if new.consumer_id = ''einmal'' then return new; end if; %s end';
+		create trigger swallow before insert on processed_event for each row execute function swallow()`
+	for name, sql := range map[string]string{
+		"trigger that answers null":     fmt.Sprintf(swallow, "return null;"),
+		"trigger that writes elsewhere": "create table other (like processed_event including all) inherits (processed_event); " + fmt.Sprintf(swallow, "insert into other (event_id, consumer_id) values (new.event_id, new.consumer_id); return null;"),
+		"trigger that changes the id":   fmt.Sprintf(swallow, "new.event_id := lower(new.event_id); return new;"),
+	} {
+		for _, doNothing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, DoNothing %v", name, doNothing), func(t *testing.T) {
+				t.Parallel()
+				db := open(t)
+				store := pgxstore.New(db.Pool, &pgxstore.Config{DoNothing: doNothing})
+				if ran, err := store.Once(t.Context(), key("before"), writes("before")); !ran || err != nil {
+					t.Fatalf("Once() = %v, %v", ran, err)
+				}
+				db.exec(sql)
+				if err := store.Check(t.Context()); err != nil {
+					t.Fatalf("the probe meets it: %v", err)
+				}
+				for _, event := range []string{"Fresh", "fRESH"} {
+					ran, err := store.Once(t.Context(), key(event), writes(event))
+					if ran || dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "trigger") {
+						t.Errorf("%s: Once() = %v, %v, want an error that names triggers", event, ran, err)
+					}
+				}
+				if n := db.Effects(); n != 1 {
+					t.Errorf("%d effects, want the one from before", n)
+				}
+				if ran, err := store.Once(t.Context(), key("before"), writes("before")); ran || err != nil {
+					t.Errorf("what was recorded before: Once() = %v, %v", ran, err)
+				}
+				db.exec("alter table processed_event disable trigger swallow")
+				for _, want := range []bool{true, false} {
+					if ran, err := store.Once(t.Context(), key("Fresh"), writes("fresh")); ran != want || err != nil {
+						t.Errorf("without the trigger: Once() = %v, %v, want %v", ran, err, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A record that row-level security hides is there, and was not seen: that is no repetition either.
+func TestRecordIsHidden(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	role := pgx.Identifier{"einmal " + rand.Text()}.Sanitize()
+	db.exec("create role " + role + "; grant usage on schema " + db.Database.Schema + " to " + role + "; grant select, insert, update on processed_event to " + role + `;
+		alter table processed_event enable row level security;
+		create policy p on processed_event to ` + role + ` using (event_id not like 'hidden%') with check (true)`)
+	t.Cleanup(func() { db.drop(role) })
+	if ran, err := pgxstore.New(db.Pool, nil).Once(t.Context(), key("hidden"), writes("hidden")); !ran || err != nil {
+		t.Fatalf("the owner: Once() = %v, %v", ran, err)
+	}
+	for _, doNothing := range []bool{false, true} {
+		store := pgxstore.New(db.pool(as(role)), &pgxstore.Config{DoNothing: doNothing})
+		if err := store.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ran, err := store.Once(t.Context(), key("hidden"), writes("again"))
+		if ran || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+			t.Errorf("DoNothing %v: Once() = %v, %v", doNothing, ran, err)
+		}
+	}
+}
+
+// A trigger of the table that raises the error of a bad value does not make the ids bad.
+func TestTriggerRaisesABadValue(t *testing.T) {
+	t.Parallel()
+	for name, raise := range map[string]string{
+		"cast":  "perform ''x''::int;",
+		"raise": "raise exception using errcode = ''22000'', message = new.event_id;",
+		"check": "raise check_violation;",
+	} {
+		db := open(t)
+		store := pgxstore.New(db.Pool, nil)
+		if err := store.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		db.exec(`create function bad() returns trigger language plpgsql as 'begin ` + raise + ` return new; end';
+			create trigger bad before insert on processed_event for each row execute function bad()`)
+		_, err := store.Once(t.Context(), key("the id"), writes("e"))
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || errors.Is(err, dedupstore.ErrInvalidKey) || strings.Contains(err.Error(), "the id") {
+			t.Errorf("%s: %v, class %v", name, err, dedupstore.ClassOf(err))
+		}
+	}
+}
+
+// What the columns do not take is the event's fault if it is the id, and the deployment's if it is the consumer's name.
+func TestColumnsThatRefuse(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.exec("create domain short as varchar(60) check (value not like 'no%')")
+	for change, want := range map[string]dedupstore.Class{
+		"alter column event_id type varchar(40)":    dedupstore.Permanent,
+		"alter column event_id type short":          dedupstore.Permanent,
+		"add check (event_id not like 'no%')":       dedupstore.Permanent,
+		"alter column consumer_id type varchar(8)":  dedupstore.Misconfigured,
+		"add check (consumer_id not like 'test/%')": dedupstore.Misconfigured,
+	} {
+		db.exec("drop table processed_event cascade; " + schema.Postgres.SQL(nil, schema.Dedup) + "; alter table processed_event " + change)
+		_, err := pgxstore.New(db.Pool, nil).Once(t.Context(), key("no"+strings.Repeat("x", 50)), writes("e"))
+		if dedupstore.ClassOf(err) != want {
+			t.Errorf("%s: %v, class %v, want %v", change, err, dedupstore.ClassOf(err), want)
+		}
+	}
+}
+
 // Where partitions are ranges of UUIDv7 ids, the events of a partition that was dropped are too old; those of one that was not
 // created yet are not, and neither are ids of another kind.
 func TestPartitionsOfUUID7(t *testing.T) {
@@ -117,8 +230,10 @@ func TestPartitionsOfUUID7(t *testing.T) {
 	if _, err := once(of2023); !errors.Is(err, dedupstore.ErrTooOld) {
 		t.Errorf("an event of a partition that is not there any more: %v, want ErrTooOld", err)
 	}
-	if _, err := once(of2060); dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "create it") {
-		t.Errorf("an event of a partition that is not there yet: %v", err)
+	for _, event := range []string{of2060, uuid7(time.Now().AddDate(40, 0, 0))} {
+		if _, err := once(event); !errors.Is(err, dedupstore.ErrInvalidKey) || !strings.Contains(err.Error(), "ahead of the server's clock") {
+			t.Errorf("an event of a producer whose clock is ahead: %v, want ErrInvalidKey", err)
+		}
 	}
 	for _, event := range []string{version4, "no uuid"} {
 		if _, err := once(event); !errors.Is(err, dedupstore.ErrInvalidKey) {
@@ -131,6 +246,12 @@ func TestPartitionsOfUUID7(t *testing.T) {
 	if class := dedupstore.ClassOf(err); err == nil || class != dedupstore.Unclassified {
 		t.Errorf("a check of the function's own: %v, class %v", err, class)
 	}
+}
+
+// uuid7 is an id of that time.
+func uuid7(at time.Time) string {
+	ms := fmt.Sprintf("%012x", at.UnixMilli())
+	return ms[:8] + "-" + ms[8:] + "-7000-8000-0123456789ab"
 }
 
 // A partition that was forgotten is no reason to give its events up, even if there are later ones, of a clock that is fast.
@@ -146,10 +267,15 @@ func TestPartitionWasForgotten(t *testing.T) {
 	if ran, err := store.Once(t.Context(), key("02910000-0000-7000-8000-0123456789ab"), writes("future")); !ran || err != nil {
 		t.Fatalf("Once() = %v, %v", ran, err)
 	}
-	now := fmt.Sprintf("%012x", time.Now().UnixMilli())
-	_, err := store.Once(t.Context(), key(now[:8]+"-"+now[8:]+"-7000-8000-0123456789ab"), writes("now"))
-	if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "create it, and the next ones") {
-		t.Errorf("Once: %v", err)
+	for _, ahead := range []time.Duration{0, 12 * time.Hour} {
+		_, err := store.Once(t.Context(), key(uuid7(time.Now().Add(ahead))), writes("now"))
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "create it, and the next ones") {
+			t.Errorf("%v ahead: Once: %v", ahead, err)
+		}
+	}
+	_, err := store.Once(t.Context(), key(uuid7(time.Now().AddDate(0, 0, 30))), writes("later"))
+	if !errors.Is(err, dedupstore.ErrInvalidKey) || dedupstore.ClassOf(err) != dedupstore.Permanent {
+		t.Errorf("30 days ahead: Once: %v, want ErrInvalidKey", err)
 	}
 }
 

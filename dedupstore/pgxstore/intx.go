@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,22 +20,29 @@ func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx
 		return s.sql.Place(err)
 	}
 	defer s.places.Leave()
-	conn, err := s.pool.Acquire(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return s.sql.Waiting(ctx)
-	case err != nil:
-		return s.sql.ConnectError(err)
+	for {
+		err := s.inTx(ctx, fn)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+}
+
+// inTx makes the attempt on one connection.
+func (s *Store) inTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return err
 	}
 	defer conn.Release()
 
-	tx, err := s.beginUnkeyed(ctx, conn.Conn())
+	tx, session, err := s.beginUnkeyed(ctx, conn.Conn())
 	defer s.rollback(ctx, tx) // does nothing after a commit
-	if err != nil {
-		if s.sql.GiveUp(err) {
-			_ = conn.Conn().Close(ctx)
-		}
-		return s.sql.BeginError(ctx, err)
+	switch {
+	case s.changed(ctx, conn.Conn(), session, err):
+		return errChanged
+	case err != nil:
+		return s.giveUp(ctx, conn.Conn(), s.sql.BeginError(ctx, err))
 	}
 	if err := s.run(ctx, tx, fn); err != nil {
 		return err
@@ -43,20 +51,23 @@ func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx
 }
 
 // beginUnkeyed returns a tx that is not nil even if there is an error.
-func (s *Store) beginUnkeyed(ctx context.Context, conn *pgx.Conn) (pgx.Tx, error) {
+func (s *Store) beginUnkeyed(ctx context.Context, conn *pgx.Conn) (tx pgx.Tx, session record.Session, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RecordTimeout())
 	defer cancel()
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	batch.Queue(s.sql.Statements(record.Upsert).Unkeyed)
+	batch.Queue(s.sql.Statements(record.Upsert).Unkeyed).QueryRow(func(row pgx.Row) error { return row.Scan((*string)(&session)) })
 	results := conn.SendBatch(ctx, &batch)
-	err := results.Close()
-	return results.Tx(), err
+	err = results.Close()
+	return results.Tx(), session, err
 }
 
 // Forget implements dedupstore.Forgetter. It needs the privilege to delete, which nothing else in the store does.
 func (s *Store) Forget(ctx context.Context, tx pgx.Tx, key dedupstore.Key) error {
 	if err := s.sql.Invalid(s.invalid, key.Validate()); err != nil {
+		return err
+	}
+	if err := s.sql.Locate(ctx, query(tx)); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, s.sql.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())

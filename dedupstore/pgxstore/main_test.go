@@ -78,6 +78,23 @@ func inMode(mode pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode }
 }
 
+// as has each connection take a role.
+func as(role string) func(*pgxpool.Config) {
+	return func(cfg *pgxpool.Config) {
+		cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "set role "+role)
+			return err
+		}
+	}
+}
+
+// drop drops a role and what it may do, at the end of the test.
+func (db *database) drop(role string) {
+	if _, err := db.Exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
+		db.t.Error(err)
+	}
+}
+
 func (db *database) exec(sql string) {
 	db.t.Helper()
 	db.Run(sql)

@@ -95,9 +95,9 @@ func TestConnectionIsLeftClean(t *testing.T) {
 		"panic":             {func(context.Context, pgx.Tx) error { panic("no") }, true},
 		"goexit":            {func(context.Context, pgx.Tx) error { runtime.Goexit(); return nil }, true},
 		"statement failed":  {exec("select 1/0"), true},
-		"COMMIT":            {exec("commit"), true},
-		"ROLLBACK":          {exec("rollback"), true},
-		"COMMIT AND CHAIN":  {exec("commit and chain"), true},
+		"COMMIT":            {exec("commit"), false},
+		"ROLLBACK":          {exec("rollback"), false},
+		"COMMIT AND CHAIN":  {exec("commit and chain"), false},
 		"savepoint is open": {func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Begin(ctx); return err }, true},
 		"session is killed": {exec("select pg_terminate_backend(pg_backend_pid())"), false},
 		"rows are open": {func(ctx context.Context, tx pgx.Tx) error {

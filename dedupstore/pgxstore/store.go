@@ -32,7 +32,7 @@ var (
 // output. What is wrong with its arguments is the error of Check, and of every Once.
 func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	s := &Store{pool: pool, cfg: cfg.withDefaults()}
-	s.sql = record.NewPostgres("pgxstore", s.cfg)
+	s.sql = record.NewPostgres("pgxstore", s.cfg, true)
 	s.invalid = s.cfg.Validate()
 	s.records.length, s.ends.length = s.cfg.RecordTimeout(), s.cfg.CommitTimeout
 	poolSize := 0
@@ -55,26 +55,42 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 		return false, s.sql.Place(err)
 	}
 	defer s.places.Leave()
-	conn, err := s.pool.Acquire(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return false, s.sql.Waiting(ctx)
-	case err != nil:
-		return false, s.sql.ConnectError(err)
+	for {
+		ran, err = s.once(ctx, key, fn)
+		if !errors.Is(err, errChanged) {
+			return ran, err
+		}
+	}
+}
+
+// once makes the attempt on one connection.
+func (s *Store) once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool, err error) {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return false, err
 	}
 	defer conn.Release() // closes it unless it is idle and outside a transaction
-
+	if err := s.sql.Locate(ctx, query(conn.Conn())); err != nil {
+		return false, s.giveUp(ctx, conn.Conn(), err)
+	}
 	form, err := s.form(ctx, conn.Conn())
 	if err != nil {
 		return false, s.recordError(ctx, conn.Conn(), key, err)
 	}
-	tx, inserted, err := s.begin(ctx, conn.Conn(), form, key)
+	tx, answer, err := s.begin(ctx, conn.Conn(), form, key)
 	defer s.rollback(ctx, tx) // does nothing after a commit
-	if err != nil {
-		s.rollback(ctx, tx)
-		return false, s.recordError(ctx, conn.Conn(), key, err)
+	if s.changed(ctx, conn.Conn(), answer.Session, err) {
+		return false, errChanged
 	}
-	if inserted {
+	if err != nil || answer.Outcome == record.Silent {
+		s.rollback(ctx, tx)
+	}
+	switch {
+	case err != nil:
+		return false, s.recordError(ctx, conn.Conn(), key, err)
+	case answer.Outcome == record.Silent:
+		return false, s.sql.Silence(ctx, form, key, query(conn.Conn()))
+	case answer.Outcome == record.Inserted:
 		if err := s.run(ctx, tx, fn); err != nil {
 			return false, err
 		}
@@ -84,21 +100,33 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	if err := s.commit(ctx, tx); err != nil {
 		return false, err
 	}
-	return inserted, nil
+	return answer.Outcome == record.Inserted, nil
+}
+
+// acquire takes a connection.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	conn, err := s.pool.Acquire(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, s.sql.Waiting(ctx)
+	case err != nil:
+		return nil, s.sql.ConnectError(err)
+	}
+	return conn, nil
 }
 
 // form finds out at the first call how the table can be written, unless Check has.
 func (s *Store) form(ctx context.Context, conn *pgx.Conn) (record.Form, error) {
-	return s.sql.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second bool, err error) {
-		tx, first, err := s.begin(ctx, conn, form, probe)
+	return s.sql.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second record.Outcome, err error) {
+		tx, answer, err := s.begin(ctx, conn, form, probe)
 		defer s.rollback(ctx, tx)
 		if err != nil {
-			return false, false, err
+			return first, second, err
 		}
 		limited := s.records.start(ctx)
 		defer s.records.stop(limited)
-		second, err = inserted(tx.QueryRow(limited, s.sql.Statements(form).Record, probe.Event, probe.Consumer))
-		return first, second, err
+		again, err := read(tx.QueryRow(limited, s.sql.Statements(form).Record, probe.Event, probe.Consumer))
+		return answer.Outcome, again.Outcome, err
 	})
 }
 
@@ -106,39 +134,47 @@ func (s *Store) form(ctx context.Context, conn *pgx.Conn) (record.Form, error) {
 // rolled back then.
 //
 // The server ends the wait for a row. The deadline is for a wait for the table, and for a server that does not answer at all.
-func (s *Store) begin(ctx context.Context, conn *pgx.Conn, form record.Form, key dedupstore.Key) (tx pgx.Tx, fresh bool, err error) {
+func (s *Store) begin(ctx context.Context, conn *pgx.Conn, form record.Form, key dedupstore.Key) (tx pgx.Tx, answer record.Answer, err error) {
 	limited := s.records.start(ctx)
 	defer s.records.stop(limited)
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	batch.Queue(s.sql.Statements(form).Record, key.Event, key.Consumer).QueryRow(func(row pgx.Row) (err error) {
-		fresh, err = inserted(row)
+		answer, err = read(row)
 		return err
 	})
 	results := conn.SendBatch(limited, &batch)
 	err = results.Close()
-	return results.Tx(), fresh, err
+	return results.Tx(), answer, err
 }
 
-// inserted reads the answer to the record. No row is no insertion.
-func inserted(row pgx.Row) (yes bool, err error) {
-	if err := row.Scan(&yes, nil); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return false, err
+// read reads the answer to the record.
+func read(row pgx.Row) (answer record.Answer, err error) {
+	var inserted *bool
+	if err := row.Scan(&inserted, (*string)(&answer.Session)); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return answer, err
 	}
-	return yes, nil
+	answer.Outcome = record.OutcomeOf(inserted)
+	return answer, nil
 }
 
 // recordError explains why the first round trip failed. The transaction has been rolled back.
 func (s *Store) recordError(ctx context.Context, conn *pgx.Conn, key dedupstore.Key, err error) error {
-	explained := s.sql.RecordError(ctx, key, err, query(conn))
-	if s.sql.GiveUp(err) {
-		_ = conn.Close(ctx) // the pool must look for another server
-	}
-	return explained
+	return s.giveUp(ctx, conn, s.sql.RecordError(ctx, key, err, query(conn)))
 }
 
-// query asks outside of any transaction.
-func query(conn *pgx.Conn) record.Query {
+// giveUp closes the connection if it must not be used again.
+func (s *Store) giveUp(ctx context.Context, conn *pgx.Conn, err error) error {
+	if s.sql.GiveUp(err) {
+		_ = conn.Close(ctx)
+	}
+	return err
+}
+
+// query asks on a connection, or in a transaction.
+func query(conn interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) record.Query {
 	return func(ctx context.Context, sql string, args ...any) (text string, err error) {
 		err = conn.QueryRow(ctx, sql, args...).Scan(&text)
 		return text, err
@@ -148,21 +184,29 @@ func query(conn *pgx.Conn) record.Query {
 // run calls fn and reports why its transaction must not be committed.
 func (s *Store) run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	guarded := &handlerTx{Tx: tx}
+	reported := reportsTx(tx.Conn())
 	err := fn(ctx, guarded)
-	conn := tx.Conn()
-	status := conn.PgConn().TxStatus()
+	if guarded.ended.Load() || s.ended(ctx, tx, reported) {
+		return s.giveUp(ctx, tx.Conn(), s.sql.TxEnded(err))
+	}
+	if err := s.judge(ctx, tx.Conn(), err); err != nil {
+		return s.giveUp(ctx, tx.Conn(), err)
+	}
+	return nil
+}
+
+// judge says what is wrong with a transaction that fn has not ended.
+func (s *Store) judge(ctx context.Context, conn *pgx.Conn, err error) error {
 	switch {
-	case guarded.ended.Load() || status == 'I':
-		return s.sql.TxEnded(err)
 	case err != nil:
-		return s.sql.FunctionError(err, conn.IsClosed() && ctx.Err() == nil) // pgx closes it when ctx ends
+		return s.sql.FunctionError(ctx, err, conn.IsClosed() && ctx.Err() == nil) // pgx closes it when ctx ends
 	case ctx.Err() != nil:
 		return s.sql.Done(ctx, nil)
 	case conn.IsClosed():
 		return s.sql.Lost(nil)
 	case conn.PgConn().IsBusy():
 		return s.sql.RowsOpen()
-	case status == 'E':
+	case conn.PgConn().TxStatus() == 'E':
 		return s.sql.Swallowed(nil)
 	}
 	return nil
@@ -206,8 +250,11 @@ func (s *Store) Check(ctx context.Context) error {
 		return s.sql.ConnectError(err)
 	}
 	defer conn.Release()
+	if err := s.sql.Locate(ctx, query(conn.Conn())); err != nil {
+		return s.giveUp(ctx, conn.Conn(), err)
+	}
 	if err := s.sql.Examine(ctx, query(conn.Conn())); err != nil {
-		return err
+		return s.giveUp(ctx, conn.Conn(), err)
 	}
 	// The last word is the server's: it runs the statements itself, and checks privileges column by column.
 	if _, err := s.form(ctx, conn.Conn()); err != nil {

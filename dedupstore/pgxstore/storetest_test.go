@@ -91,10 +91,13 @@ func harness(db *database, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 		},
 		Lose: exec(killSession),
 		End: map[string]func(context.Context, pgx.Tx) error{
-			"Commit":        func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
-			"Rollback":      func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
-			"COMMIT text":   exec("commit"),
-			"ROLLBACK text": exec("rollback"),
+			"Commit":                         func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
+			"Rollback":                       func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
+			"COMMIT text":                    exec("commit"),
+			"ROLLBACK text":                  exec("rollback"),
+			"COMMIT and BEGIN as one text":   exec("commit; begin"),
+			"ROLLBACK and BEGIN as one text": exec("rollback; begin"),
+			"COMMIT AND CHAIN":               exec("commit and chain"),
 			"on the Conn": func(ctx context.Context, tx pgx.Tx) error {
 				_, err := tx.Conn().Exec(ctx, "commit")
 				return err

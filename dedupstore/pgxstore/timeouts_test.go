@@ -33,7 +33,7 @@ func TestSettingsInTheFunction(t *testing.T) {
 			cfg.ConnConfig.RuntimeParams["lock_timeout"] = "7s"
 			cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "8s"
 			cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
-		}, &pgxstore.Config{IdleTimeout: 9 * time.Second}, "7s 9s read committed"},
+		}, &pgxstore.Config{IdleTimeout: 9 * time.Second}, "7s 8s read committed"},
 		"set in the session": {func(cfg *pgxpool.Config) {
 			cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 				_, err := c.Exec(ctx, "set lock_timeout = '1234ms'")
@@ -183,6 +183,23 @@ func TestIdleTimeoutIsExplained(t *testing.T) {
 	})
 	if ran || err == nil || errors.Is(err, dedupstore.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "IdleTimeout (50ms)") {
 		t.Errorf("Once() = %v, %v, want false and an error that names IdleTimeout", ran, err)
+	}
+}
+
+// The next statement of a function meets the session that the server has ended. It is the function that took its time: the attempt counts.
+func TestIdleTimeoutIsExplainedByTheNextStatement(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	store := pgxstore.New(db.Pool, &pgxstore.Config{IdleTimeout: 50 * time.Millisecond})
+	ran, err := store.Once(t.Context(), key("sleepy"), func(ctx context.Context, tx pgx.Tx) error {
+		pid := tx.Conn().PgConn().PID()
+		pgtest.Eventually(t, "the server ends the session", func() bool {
+			return value[int](db, "select count(*) from pg_stat_activity where pid = $1", pid) == 0
+		})
+		return write(ctx, tx, "late")
+	})
+	if ran || err == nil || dedupstore.ClassOf(err) != dedupstore.Unclassified || !strings.Contains(err.Error(), "IdleTimeout (50ms)") {
+		t.Errorf("Once() = %v, %v (%v), want false and an error that names IdleTimeout", ran, err, dedupstore.ClassOf(err))
 	}
 }
 

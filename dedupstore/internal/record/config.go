@@ -70,14 +70,3 @@ func validateTimeout(field string, d, least time.Duration) error {
 	}
 	return nil
 }
-
-// tableSQL is the table as it stands in SQL.
-func (c Config) tableSQL() string {
-	if c.Schema == "" {
-		return quote(c.Table)
-	}
-	return quote(c.Schema) + "." + quote(c.Table)
-}
-
-// quote makes an identifier of a name as it is spelled in the catalogue.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -9,6 +9,10 @@ import (
 // Dialect is what a store asks about its database. A Dialect is safe for concurrent use.
 type Dialect interface {
 	Explainer
+	Judge
+
+	// Locate finds out where the table is, if it is not known. Each other call needs that, but those of Explainer.
+	Locate(ctx context.Context, ask Query) error
 
 	// Form returns how to record. It is found out by try when it is not known.
 	Form(ctx context.Context, try Attempt) (Form, error)
@@ -18,9 +22,16 @@ type Dialect interface {
 
 	// Examine reports all that is wrong with the table in one error, with the SQL to run.
 	Examine(ctx context.Context, ask Query) error
+}
 
+// Judge says what the errors of a database mean, and whose fault they are.
+type Judge interface {
 	// ConnectError explains why there is no connection.
 	ConnectError(err error) error
+
+	// Silence explains a Record that said nothing, and whose transaction was rolled back: it is nil if the record is there, of another
+	// transaction. ask works outside of any transaction.
+	Silence(ctx context.Context, form Form, key dedupstore.Key, ask Query) error
 
 	// RecordError explains why a key was not recorded. The transaction has been rolled back; ask works outside of it.
 	RecordError(ctx context.Context, key dedupstore.Key, err error, ask Query) error
@@ -30,12 +41,13 @@ type Dialect interface {
 
 	// FunctionError gives the function's error the class that the store knows, and leaves it as it is if it knows none. lost
 	// says that the connection is gone.
-	FunctionError(err error, lost bool) error
+	FunctionError(ctx context.Context, err error, lost bool) error
 
 	// CommitError tells what a failed COMMIT means.
 	CommitError(err error) error
 
-	// GiveUp reports whether a connection with this error must not be used again, although it still answers.
+	// GiveUp reports whether a connection with this error must not be used again, although it still answers: what is wrong may be its
+	// session.
 	GiveUp(err error) bool
 }
 

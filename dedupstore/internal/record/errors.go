@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlclass"
 )
 
 // explainer implements Explainer. Each error begins with the store's name.
@@ -89,11 +89,7 @@ func (e *explainer) ForgetError(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("%s: delete a record: %w", e.store, err)
-	if strings.HasPrefix(StateOf(err), "42") { // the table, a column or the privilege is missing
-		return dedupstore.WithClass(dedupstore.Misconfigured, err)
-	}
-	return err
+	return inClass(sqlclass.Of(err), fmt.Errorf("%s: delete a record: %w", e.store, err))
 }
 
 // Place implements Explainer.
@@ -110,6 +106,11 @@ func inClass(class dedupstore.Class, err error) error {
 // as is an error of the store with a class.
 func (e *explainer) as(class dedupstore.Class, format string, args ...any) error {
 	return dedupstore.WithClass(class, fmt.Errorf(e.store+": "+format, args...))
+}
+
+// named is an error that has its class.
+func (e *explainer) named(what string, err error) error {
+	return fmt.Errorf("%s: %s: %w", e.store, what, err)
 }
 
 // cause returns why ctx is done: the context's error, and its cause where that is another one.

@@ -2,25 +2,39 @@ package record
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlclass"
+	"github.com/einmal-go/einmal/internal/sqltable"
 	"github.com/einmal-go/einmal/schema"
 )
 
 // Examine implements Dialect.
 func (p *Postgres) Examine(ctx context.Context, ask Query) error {
-	problems, err := p.examine(ctx, schema.Postgres, ask)
-	if err != nil {
-		return p.as(max(classOfState(StateOf(err)), dedupstore.Unavailable), "%w", err)
+	problems, err := p.examine(ctx, schema.Postgres, p.schema(), ask)
+	switch {
+	case StateOf(err) == codePrivilege:
+		return p.hidden(ctx, err, ask)
+	case err != nil:
+		return p.as(max(sqlclass.Of(err), dedupstore.Unavailable), "%w", err)
 	}
-	return p.cannotBeUsed(problems)
+	return p.cannotBeUsed(p.table(), problems)
+}
+
+// hidden says how to let the role look into the schema, if that is what it may not.
+func (p *Postgres) hidden(ctx context.Context, err error, ask Query) error {
+	if hidden := sqltable.Hidden(ctx, sqltable.Query(ask), p.schema(), p.cfg.Table); errors.Is(hidden, sqltable.ErrNoUsage) {
+		return p.as(dedupstore.Misconfigured, "%w", hidden)
+	}
+	return p.as(dedupstore.Misconfigured, "%w", err)
 }
 
 // Examine implements Dialect. SQLite's connections are looked at too.
 func (s *SQLite) Examine(ctx context.Context, ask Query) error {
-	problems, err := s.examine(ctx, schema.SQLite, ask)
+	problems, err := s.examine(ctx, schema.SQLite, "", ask)
 	if err != nil {
 		return s.as(dedupstore.Unavailable, "%w", err)
 	}
@@ -31,12 +45,12 @@ func (s *SQLite) Examine(ctx context.Context, ask Query) error {
 	if milliseconds, err := strconv.Atoi(busy); err != nil || milliseconds <= 0 {
 		problems = append([]string{"the connections do not wait for each other: set busy_timeout for each, by _pragma=busy_timeout(5000) in the DSN of modernc.org/sqlite"}, problems...)
 	}
-	return s.cannotBeUsed(problems)
+	return s.cannotBeUsed(s.table(), problems)
 }
 
 // examine returns what makes the table unfit, with what to run.
-func (e *explainer) examine(ctx context.Context, dialect schema.Dialect, ask Query) (problems []string, err error) {
-	found, err := dialect.Check(ctx, schema.Query(ask), e.cfg.inSchema(), schema.Dedup)
+func (e *explainer) examine(ctx context.Context, dialect schema.Dialect, in string, ask Query) (problems []string, err error) {
+	found, err := dialect.Check(ctx, schema.Query(ask), e.cfg.inSchema(in), schema.Dedup)
 	for _, f := range found {
 		if f.Level == schema.LevelError && !e.doesWithout(f) {
 			problems = append(problems, f.String())
@@ -51,14 +65,14 @@ func (e *explainer) doesWithout(f schema.Finding) bool {
 }
 
 // cannotBeUsed makes one error of all problems.
-func (e *explainer) cannotBeUsed(problems []string) error {
+func (e *explainer) cannotBeUsed(table string, problems []string) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return e.as(dedupstore.Misconfigured, "the table %s cannot be used: %s", e.cfg.tableSQL(), strings.Join(problems, "; "))
+	return e.as(dedupstore.Misconfigured, "the table %s cannot be used: %s", table, strings.Join(problems, "; "))
 }
 
 // inSchema is where package schema finds the table.
-func (c Config) inSchema() *schema.Config {
-	return &schema.Config{Schema: c.Schema, Tables: map[string]string{defaultTable: c.Table}}
+func (c Config) inSchema(in string) *schema.Config {
+	return &schema.Config{Schema: in, Tables: map[string]string{defaultTable: c.Table}}
 }

@@ -25,7 +25,7 @@ func (c *chosen) set(f Form) { c.form.Store(&f) }
 func (c *chosen) forget()    { c.form.Store(nil) }
 
 // Attempt records the probe's key twice, in one transaction that it rolls back, and says what came of each.
-type Attempt func(ctx context.Context, form Form, probe dedupstore.Key) (first, second bool, err error)
+type Attempt func(ctx context.Context, form Form, probe dedupstore.Key) (first, second Outcome, err error)
 
 // choose returns the form that is known, or finds it out. Callers that come before it is known find it out too: that does no
 // harm.
@@ -58,11 +58,14 @@ func probe(ctx context.Context, form Form, try Attempt) error {
 	switch {
 	case err != nil:
 		return &probeError{err, key}
-	case !first || second:
+	case first != Inserted, second == Inserted, form == Upsert && second != Repeated:
 		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%w (first %v, second %v)", errWrongAnswer, first, second))
 	}
 	return nil
 }
+
+// String returns the outcome in one word.
+func (o Outcome) String() string { return [...]string{"silent", "inserted", "repeated"}[o] }
 
 // probeError is an error of the probe, with its key.
 type probeError struct {

@@ -27,7 +27,7 @@ func answers(code string) []error {
 	}
 }
 
-func newTestPostgres() *Postgres { return NewPostgres("test", Config{}.WithDefaults()) }
+func newTestPostgres() *Postgres { return NewPostgres("test", Config{}.WithDefaults(), true) }
 
 func TestCommitErrors(t *testing.T) {
 	t.Parallel()
@@ -64,10 +64,20 @@ func TestCommitErrors(t *testing.T) {
 
 func TestRecordErrors(t *testing.T) {
 	t.Parallel()
-	notAsked := func(context.Context, string, ...any) (string, error) {
+	var code string
+	asked := func(_ context.Context, text string, args ...any) (string, error) {
+		switch {
+		case strings.HasPrefix(code, "22") && strings.Contains(text, "pg_attribute") && args[1] == "event_id":
+			return "convert", nil
+		case strings.HasPrefix(code, "22") && strings.Contains(text, "pg_attribute"):
+			return "", nil
+		case text == "convert":
+			return "", answers(code)[0]
+		}
 		return "", errors.New("nobody knows")
 	}
-	for code, want := range map[string]dedupstore.Class{
+	var want dedupstore.Class
+	for code, want = range map[string]dedupstore.Class{
 		"55P03": dedupstore.Transient,
 		"40P01": dedupstore.Transient,
 		"40001": dedupstore.Transient,
@@ -88,7 +98,7 @@ func TestRecordErrors(t *testing.T) {
 	} {
 		for _, answer := range answers(code) {
 			p := newTestPostgres()
-			err := p.RecordError(t.Context(), dedupstore.Key{}, answer, notAsked)
+			err := p.RecordError(t.Context(), dedupstore.Key{}, answer, asked)
 			if got := dedupstore.ClassOf(err); got != want || !strings.HasPrefix(err.Error(), "test: ") {
 				t.Errorf("%s: %v, class %v, want %v", code, err, got, want)
 			}
@@ -98,20 +108,20 @@ func TestRecordErrors(t *testing.T) {
 			if prepares := strings.Contains(err.Error(), "default_query_exec_mode=exec"); prepares != (code == "26000" || code == "42P05") {
 				t.Errorf("%s: %v", code, err)
 			}
-			if p.GiveUp(answer) != (code == "25006") {
-				t.Errorf("%s: GiveUp is wrong", code)
+			if gaveUp := want == dedupstore.Unavailable || want == dedupstore.Misconfigured || code == "57014"; p.GiveUp(err) != gaveUp {
+				t.Errorf("%s: GiveUp is %v", code, !gaveUp)
 			}
 		}
 	}
 	for _, lost := range []error{io.ErrUnexpectedEOF, context.DeadlineExceeded, pgconn.ErrConnClosed} {
-		if err := newTestPostgres().RecordError(t.Context(), dedupstore.Key{}, lost, notAsked); dedupstore.ClassOf(err) != dedupstore.Unavailable {
+		if err := newTestPostgres().RecordError(t.Context(), dedupstore.Key{}, lost, asked); dedupstore.ClassOf(err) != dedupstore.Unavailable {
 			t.Errorf("%v: %v", lost, err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("why")
 	cancel(why)
-	if err := newTestPostgres().RecordError(ctx, dedupstore.Key{}, io.EOF, notAsked); dedupstore.ClassOf(err) != dedupstore.Unclassified || !errors.Is(err, why) || !errors.Is(err, context.Canceled) {
+	if err := newTestPostgres().RecordError(ctx, dedupstore.Key{}, io.EOF, asked); dedupstore.ClassOf(err) != dedupstore.Unclassified || !errors.Is(err, why) || !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that is done: %v", err)
 	}
 }
@@ -128,16 +138,37 @@ func TestFunctionErrors(t *testing.T) {
 		{own, false, dedupstore.Unclassified},
 		{own, true, dedupstore.Unavailable},
 		{answers("23505")[0], false, dedupstore.Unclassified},
-		{answers("42P01")[1], false, dedupstore.Unclassified}, // the function's own table
-		{answers("25P03")[0], true, dedupstore.Unclassified},  // it took too long
+		{answers("23514")[0], false, dedupstore.Unclassified},
+		{answers("42P01")[1], false, dedupstore.Misconfigured}, // the function's own table: a deploy before its migration
+		{answers("57014")[0], false, dedupstore.Transient},
 		{answers("40P01")[0], false, dedupstore.Transient},
 		{answers("57P01")[1], true, dedupstore.Unavailable},
 		{dedupstore.WithClass(dedupstore.Misconfigured, answers("40P01")[0]), false, dedupstore.Misconfigured}, // another store's word
 	} {
-		err := p.FunctionError(c.err, c.lost)
+		err := p.FunctionError(t.Context(), c.err, c.lost)
 		if got := dedupstore.ClassOf(err); got != c.want || !errors.Is(err, c.err) || err.Error() != c.err.Error() {
 			t.Errorf("%v, lost %v: %v, class %v, want %v", c.err, c.lost, err, got, c.want)
 		}
+	}
+	for code, c := range map[string]struct {
+		says string
+		want dedupstore.Class
+	}{
+		"25P03": {"IdleTimeout (1m0s)", dedupstore.Unclassified}, // it took too long
+		"26000": {"default_query_exec_mode=exec", dedupstore.Misconfigured},
+		"42P05": {"default_query_exec_mode=exec", dedupstore.Misconfigured},
+		"0A000": {"prepares it again", dedupstore.Misconfigured},
+	} {
+		for _, answer := range answers(code) {
+			if err := p.FunctionError(t.Context(), answer, true); dedupstore.ClassOf(err) != c.want || !errors.Is(err, answer) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v, class %v", code, err, dedupstore.ClassOf(err))
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.FunctionError(ctx, answers("57014")[0], false); dedupstore.ClassOf(err) != dedupstore.Unclassified {
+		t.Errorf("cancelled by its context: %v, class %v", err, dedupstore.ClassOf(err))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlclass"
+	"github.com/einmal-go/einmal/internal/sqltable"
 )
 
 // SQLite is the dialect of SQLite. It implements Dialect.
@@ -19,15 +21,24 @@ type SQLite struct {
 	form       chosen
 }
 
+// sqliteSchema is that of the database's own tables. A temporary table would come before one that does not say it.
+const sqliteSchema = "main"
+
 // NewSQLite returns the dialect for the store of that name, with a configuration that has its defaults.
 func NewSQLite(store string, cfg Config) *SQLite {
 	s := &SQLite{explainer: explainer{store, cfg}, statements: map[Form]*Statements{}}
 	for _, form := range []Form{Upsert, DoNothing} {
-		texts := sqliteStatements(&cfg, form)
+		texts := sqliteStatements(s.table(), form)
 		s.statements[form] = &texts
 	}
 	return s
 }
+
+// table is the table as it stands in SQL.
+func (s *SQLite) table() string { return sqltable.Name(sqliteSchema, s.cfg.Table) }
+
+// Locate implements Dialect.
+func (s *SQLite) Locate(context.Context, Query) error { return nil }
 
 // Statements implements Dialect.
 func (s *SQLite) Statements(form Form) *Statements { return s.statements[form] }
@@ -37,33 +48,16 @@ func (s *SQLite) Form(ctx context.Context, try Attempt) (Form, error) {
 	return s.form.choose(ctx, s.cfg.DoNothing, func(error) bool { return false }, try)
 }
 
-// SQLite's result codes, of which the low byte is the primary one.
-const (
-	sqliteError      = 1
-	sqliteBusy       = 5
-	sqliteLocked     = 6
-	sqliteNoMemory   = 7
-	sqliteInterrupt  = 9
-	sqliteIOError    = 10
-	sqliteFull       = 13
-	sqliteConstraint = 19
-	sqliteMismatch   = 20
-
-	sqliteConstraintUnique = 2067
-)
-
-// sqliteCode returns the result code of an answer of SQLite, or 0 if it does not tell.
-func sqliteCode(err error) int {
-	var coded interface{ Code() int }
+// Silence implements Dialect.
+func (s *SQLite) Silence(ctx context.Context, form Form, key dedupstore.Key, ask Query) error {
+	there, err := ask(ctx, s.Statements(form).Look, key.Event, key.Consumer)
 	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &coded):
-		return coded.Code()
-	case strings.Contains(err.Error(), "database is locked"), strings.Contains(err.Error(), "SQLITE_BUSY"):
-		return sqliteBusy
+	case err != nil:
+		return s.RecordError(ctx, key, err, ask)
+	case there == "true":
+		return nil
 	}
-	return 0
+	return s.swallowed(s.table())
 }
 
 // RecordError implements Dialect.
@@ -71,16 +65,17 @@ func (s *SQLite) RecordError(ctx context.Context, _ dedupstore.Key, err error, a
 	if ctx.Err() != nil {
 		return s.waited(ctx, err)
 	}
-	code := sqliteCode(err)
+	code := sqlclass.SQLiteCode(err)
 	switch primary := code & 0xff; {
 	case dedupstore.ClassOf(err) != dedupstore.Unclassified:
-		return fmt.Errorf("%s: record the event: %w", s.store, err)
-	case primary == sqliteBusy || primary == sqliteLocked:
+		return s.named("record the event", err)
+	case primary == sqlclass.SQLiteBusy || primary == sqlclass.SQLiteLocked:
 		return s.as(dedupstore.Transient, "%w, or another one writes, for longer than the connection's busy_timeout: try again later: %w", dedupstore.ErrLocked, err)
-	case primary == sqliteConstraint && code != sqliteConstraintUnique, primary == sqliteMismatch:
+	case s.ofTheKey(ctx, code, err, ask):
 		return s.refused(err)
-	case sqliteClass(code) != dedupstore.Unclassified:
-		return s.as(sqliteClass(code), "record the event: %w", err)
+	}
+	if class := sqlclass.Of(err); class == dedupstore.Transient || class == dedupstore.Unavailable {
+		return s.as(class, "record the event: %w", err)
 	}
 	s.form.forget()
 	if found := s.Examine(ctx, ask); found != nil {
@@ -89,44 +84,69 @@ func (s *SQLite) RecordError(ctx context.Context, _ dedupstore.Key, err error, a
 	return s.as(dedupstore.Misconfigured, "record the event: %w", err)
 }
 
-// refused is the error of a key that the table does not take. SQLite's text may repeat it.
-func (s *SQLite) refused(err error) error {
-	return &silent{fmt.Sprintf("%s: %v: a type or a check of %s does not take this event id or consumer",
-		s.store, dedupstore.ErrInvalidKey, s.cfg.tableSQL()), errors.Join(dedupstore.ErrInvalidKey, err)}
+// ofTheKey reports whether a type, or a check, of the table refuses the event's id. Of other constraints, and of triggers, the event is not
+// to blame.
+func (s *SQLite) ofTheKey(ctx context.Context, code int, err error, ask Query) bool {
+	if code&0xff == sqlclass.SQLiteMismatch || code == sqlclass.SQLiteConstraintDatatype {
+		return true
+	}
+	_, check, _ := strings.Cut(err.Error(), "CHECK constraint failed: ") // its name, or the condition if it has none
+	check, _, _ = strings.Cut(check, " (")
+	if code != sqlclass.SQLiteConstraintCheck || check == "" {
+		return false
+	}
+	defined, askErr := ask(ctx, "select coalesce((select substr(sql, instr(sql, ?2)) from main.sqlite_master where type = 'table' and name = ?1), '')", s.cfg.Table, check)
+	return strings.Contains(check, "event_id") || askErr == nil && strings.Contains(condition(defined), "event_id")
 }
 
-func sqliteClass(code int) dedupstore.Class {
-	switch code & 0xff {
-	case sqliteBusy, sqliteLocked, sqliteInterrupt:
-		return dedupstore.Transient
-	case sqliteNoMemory, sqliteIOError, sqliteFull:
-		return dedupstore.Unavailable
+// condition returns what stands in the first parentheses of a text.
+func condition(text string) string {
+	open := 0
+	for i, c := range text {
+		switch c {
+		case '(':
+			open++
+		case ')':
+			if open--; open <= 0 {
+				return text[:i]
+			}
+		}
 	}
-	return dedupstore.Unclassified
+	return ""
+}
+
+// refused is the error of a key that the table does not take. SQLite's text may repeat it.
+func (s *SQLite) refused(err error) error {
+	return &silent{fmt.Sprintf("%s: %v: a type or a check of %s does not take this event id",
+		s.store, dedupstore.ErrInvalidKey, s.table()), errors.Join(dedupstore.ErrInvalidKey, err)}
 }
 
 // BeginError implements Dialect.
 func (s *SQLite) BeginError(ctx context.Context, err error) error {
-	return s.beginError(ctx, sqliteClass(sqliteCode(err)), err)
+	return s.beginError(ctx, sqlclass.Of(err), err)
 }
 
 // FunctionError implements Dialect.
-func (s *SQLite) FunctionError(err error, _ bool) error {
-	return inClass(sqliteClass(sqliteCode(err)), err)
+func (s *SQLite) FunctionError(ctx context.Context, err error, _ bool) error {
+	class := sqlclass.Of(err)
+	if class == dedupstore.Transient && ctx.Err() != nil { // interrupted by it
+		return err
+	}
+	return inClass(class, err)
 }
 
 // CommitError implements Dialect. A COMMIT that fails leaves the transaction open, to be rolled back; only a failing disk
 // leaves open what has happened.
 func (s *SQLite) CommitError(err error) error {
-	code := sqliteCode(err)
+	code := sqlclass.SQLiteCode(err)
 	switch {
-	case code&0xff == sqliteError && strings.Contains(err.Error(), "no transaction"):
+	case code&0xff == sqlclass.SQLiteError && strings.Contains(err.Error(), "no transaction"):
 		// SQLite has rolled back by itself after some errors, which the function then did not return
 		return s.TxEnded(nil)
-	case code == 0, code&0xff == sqliteIOError:
+	case code == 0, code&0xff == sqlclass.SQLiteIOError:
 		return s.Unknown(err)
 	}
-	return s.as(sqliteClass(code), "commit: rolled back: %w", err)
+	return s.as(sqlclass.Of(err), "commit: rolled back: %w", err)
 }
 
 // ConnectError implements Dialect.
@@ -135,4 +155,4 @@ func (s *SQLite) ConnectError(err error) error {
 }
 
 // GiveUp implements Dialect.
-func (s *SQLite) GiveUp(error) bool { return false }
+func (s *SQLite) GiveUp(err error) bool { return errors.Is(err, dedupstore.ErrTxEnded) }

@@ -3,11 +3,10 @@ package record
 import (
 	"strings"
 
-	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/sqlstate"
 )
 
-// The SQLSTATEs that are told apart by themselves.
+// The SQLSTATEs that mean something else for the store's own statements, or that it says more about.
 const (
 	codeNotSupported      = "0A000"
 	codeUniqueViolation   = "23505"
@@ -16,7 +15,10 @@ const (
 	codeIdleInTransaction = "25P03"
 	codeNoStatement       = "26000"
 	codeCompletionUnknown = "40003"
+	codePrivilege         = "42501"
+	codeNoColumn          = "42703"
 	codeStatementExists   = "42P05"
+	codeWrongState        = "55000"
 	codeLockNotAvailable  = "55P03"
 	codeTooManyConns      = "53300"
 	codeCanceled          = "57014"
@@ -28,21 +30,6 @@ const CodeFailedTransaction = sqlstate.FailedTransaction
 
 // StateOf returns the SQLSTATE of a server's answer, or "" if err is none.
 func StateOf(err error) string { return sqlstate.Of(err) }
-
-// classOfState is what a SQLSTATE says wherever it comes from.
-func classOfState(code string) dedupstore.Class {
-	switch {
-	case code == codeLockNotAvailable, strings.HasPrefix(code, "40") && code != codeCompletionUnknown:
-		return dedupstore.Transient
-	case code == codeReadOnly,
-		strings.HasPrefix(code, "08"),  // connection
-		strings.HasPrefix(code, "53"),  // resources: connections, memory, disk
-		strings.HasPrefix(code, "57P"), // shuts down, crashed, starts
-		strings.HasPrefix(code, "58"):  // the system around it
-		return dedupstore.Unavailable
-	}
-	return dedupstore.Unclassified
-}
 
 // rolledBack reports whether a server that answers COMMIT with that code has certainly rolled back. An answer in which the
 // session ends, or the server complains about itself, leaves it open.

@@ -69,8 +69,10 @@ func (k Kind[Tx]) harness(insert string) storetest.Harness[Tx] {
 				_, rollback := k.End(tx)
 				return rollback()
 			},
-			"COMMIT text":   k.exec("commit"),
-			"ROLLBACK text": k.exec("rollback"),
+			"COMMIT text":                    k.exec("commit"),
+			"ROLLBACK text":                  k.exec("rollback"),
+			"COMMIT and BEGIN as one text":   k.exec("commit; begin"),
+			"ROLLBACK and BEGIN as one text": k.exec("rollback; begin"),
 		},
 	}
 }

@@ -24,6 +24,8 @@ type call[T Tx] struct {
 	cancel context.CancelFunc // of the context with which it was begun
 	texts  *record.Statements // with which it was begun
 
+	session record.Session // as it was when tx was begun
+
 	broken  bool // the connection must not be used again
 	hanging bool // a goroutine that was left behind has it
 }
@@ -90,11 +92,15 @@ func (c *call[T]) within(limit time.Duration, f func() error) error {
 }
 
 // begin begins a transaction and records the key. After an error it must be rolled back.
-func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Key) (inserted bool, err error) {
+func (c *call[T]) begin(ctx context.Context, form record.Form, key dedupstore.Key) (record.Outcome, error) {
 	if err := c.beginTx(ctx, form); err != nil {
-		return false, err
+		return record.Silent, err
 	}
-	return c.record(ctx, key)
+	outcome, err := c.record(ctx, key)
+	if err == nil && outcome == record.Inserted {
+		err = c.mark(ctx)
+	}
+	return outcome, err
 }
 
 // beginTx begins a transaction. After an error it must be rolled back.
@@ -117,19 +123,28 @@ func (c *call[T]) beginTx(ctx context.Context, form record.Form) error {
 	return err
 }
 
-// record sends the record. No row is no insertion.
-func (c *call[T]) record(ctx context.Context, key dedupstore.Key) (inserted bool, err error) {
+// record sends the record.
+func (c *call[T]) record(ctx context.Context, key dedupstore.Key) (record.Outcome, error) {
 	if c.texts.Guarded { // the server ends the wait, but for one for the table; this is for that, and a server that hangs
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
 		defer stop()
 	}
-	var unused any
-	err = c.sql().QueryRowContext(ctx, c.texts.Record, key.Event, key.Consumer).Scan(&inserted, &unused)
+	var inserted *bool
+	err := c.sql().QueryRowContext(ctx, c.texts.Record, key.Event, key.Consumer).Scan(&inserted, &c.session)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return false, err
+		return record.Silent, err
 	}
-	return inserted, nil
+	return record.OutcomeOf(inserted), nil
+}
+
+// mark marks the transaction, where the record has not.
+func (c *call[T]) mark(ctx context.Context) error {
+	if c.texts.Mark == "" {
+		return nil
+	}
+	_, err := c.sql().ExecContext(ctx, c.texts.Mark)
+	return err
 }
 
 func (c *call[T]) sql() *sql.Tx { return c.store.driver.SQL(c.tx) }
@@ -148,12 +163,18 @@ func (c *call[T]) run(ctx context.Context, fn func(ctx context.Context, tx T) er
 	err := fn(ctx, c.tx)
 	catchUp(ctx)
 	state, why := c.look(ctx, err)
+	err = c.judge(ctx, state, why, err)
+	c.broken = c.broken || err != nil && c.store.dialect.GiveUp(err)
+	return err
+}
+
+func (c *call[T]) judge(ctx context.Context, state state, why, err error) error {
 	explain := c.store.dialect
 	switch {
 	case state == ended:
 		return explain.TxEnded(err)
 	case err != nil:
-		return explain.FunctionError(err, state == lost && ctx.Err() == nil) // drivers close connections when ctx ends
+		return explain.FunctionError(ctx, err, state == lost && ctx.Err() == nil) // drivers close connections when ctx ends
 	case ctx.Err() != nil:
 		return explain.Done(ctx, nil)
 	case state == failed:
@@ -180,34 +201,54 @@ const (
 // look finds out about the transaction, after the function has returned fnErr. database/sql does not know: a COMMIT as text
 // passes it by, and so does the failure of a statement.
 func (c *call[T]) look(ctx context.Context, fnErr error) (state, error) {
-	if c.texts.Same == "" {
-		return c.lookWithout(ctx, fnErr), nil
+	if c.texts.Mark != "" {
+		return c.lookAtMark(ctx, fnErr), nil
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), c.store.cfg.CommitTimeout)
 	defer stop()
 	var mark sql.NullString
-	err := c.sql().QueryRowContext(ctx, c.texts.Same).Scan(&mark)
+	var now record.Session
+	err := c.sql().QueryRowContext(ctx, c.texts.Same).Scan(&mark, &now)
 	switch {
 	case err == nil && mark.String != "":
-		return intact, nil
+		return c.restore(ctx, now)
 	case err == nil, errors.Is(err, sql.ErrTxDone):
 		return ended, nil
 	case record.StateOf(err) == record.CodeFailedTransaction:
 		return failed, nil
-	case strings.Contains(err.Error(), "conn busy"): // pgx
+	case leftOpen(err):
 		return busy, nil
 	}
 	return lost, err
 }
 
-// lookWithout does so in SQLite, which tells at COMMIT; only what follows on an error of the function is looked at. It rolls back by
-// itself where a statement is interrupted or the disk fails, which is not the function's doing.
-func (c *call[T]) lookWithout(ctx context.Context, fnErr error) state {
-	if fnErr == nil || ctx.Err() != nil || dedupstore.ClassOf(c.store.dialect.FunctionError(fnErr, false)) != dedupstore.Unclassified {
+// leftOpen reports whether a driver says that it cannot send a statement, because rows of another one are open. Each has its words: pgx,
+// and those that find an answer which is not to what they have sent.
+func leftOpen(err error) bool {
+	return record.StateOf(err) == "" && (strings.Contains(err.Error(), "conn busy") || strings.Contains(err.Error(), "unexpected"))
+}
+
+// restore brings the settings of the session back that the function has changed, for the next transaction.
+func (c *call[T]) restore(ctx context.Context, now record.Session) (state, error) {
+	if now == c.session {
+		return intact, nil
+	}
+	text, args := c.session.Restore(now)
+	var unused any
+	if err := c.sql().QueryRowContext(ctx, text, args...).Scan(&unused); err != nil {
+		c.broken = true
+		return failed, err
+	}
+	return intact, nil
+}
+
+// lookAtMark does so in SQLite, where the mark is gone with its transaction. SQLite rolls back by itself where a statement is interrupted
+// or the disk fails, which is not the function's doing.
+func (c *call[T]) lookAtMark(ctx context.Context, fnErr error) state {
+	if ctx.Err() != nil || fnErr != nil && dedupstore.ClassOf(c.store.dialect.FunctionError(ctx, fnErr, false)) != dedupstore.Unclassified {
 		return intact
 	}
-	_, err := c.sql().ExecContext(ctx, "begin") // which fails inside of a transaction
-	if err == nil || errors.Is(err, sql.ErrTxDone) {
+	if _, err := c.sql().ExecContext(ctx, c.texts.Same); err != nil {
 		return ended
 	}
 	return intact

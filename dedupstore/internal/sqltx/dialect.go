@@ -16,7 +16,7 @@ func ForDialect[T Tx](driver Driver[T], store string, dialect schema.Dialect, cf
 	switch dialect {
 	case schema.Postgres:
 		driver.Isolation = sql.LevelReadCommitted
-		return driver, record.NewPostgres(store, cfg), errors.Join(parameterIn("Schema", cfg.Schema), parameterIn("Table", cfg.Table))
+		return driver, record.NewPostgres(store, cfg, false), errors.Join(parameterIn("Schema", cfg.Schema), parameterIn("Table", cfg.Table))
 	case schema.SQLite:
 		var err error
 		if cfg.Schema != "" {
@@ -24,7 +24,7 @@ func ForDialect[T Tx](driver Driver[T], store string, dialect schema.Dialect, cf
 		}
 		return driver, record.NewSQLite(store, cfg), err
 	}
-	return driver, record.NewPostgres(store, cfg), fmt.Errorf("the dialect %q is not known: use schema.Postgres or schema.SQLite", dialect)
+	return driver, record.NewPostgres(store, cfg, false), fmt.Errorf("the dialect %q is not known: use schema.Postgres or schema.SQLite", dialect)
 }
 
 var parameter = regexp.MustCompile(`\$[0-9]`)

@@ -2,6 +2,7 @@ package sqltx
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
@@ -25,16 +26,15 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 	defer c.close()
 
 	err = c.beginTx(ctx, record.Upsert)
-	if err == nil && c.texts.Unkeyed != "" {
+	if err == nil {
 		err = c.unkeyed(ctx)
 	}
 	if err != nil {
 		c.rollback()
 		catchUp(ctx)
-		if s.dialect.GiveUp(err) {
-			c.broken = true
-		}
-		return s.dialect.BeginError(ctx, err)
+		explained := s.dialect.BeginError(ctx, err)
+		c.broken = c.broken || s.dialect.GiveUp(explained)
+		return explained
 	}
 	if err := c.run(ctx, fn); err != nil {
 		return err
@@ -44,10 +44,12 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 
 // unkeyed sends what stands in place of the record.
 func (c *call[T]) unkeyed(ctx context.Context) error {
+	if c.texts.Unkeyed == "" {
+		return c.mark(ctx)
+	}
 	ctx, stop := context.WithTimeout(ctx, c.store.cfg.RecordTimeout())
 	defer stop()
-	_, err := c.sql().ExecContext(ctx, c.texts.Unkeyed)
-	return err
+	return c.sql().QueryRowContext(ctx, c.texts.Unkeyed).Scan(&c.session)
 }
 
 // Forget implements dedupstore.Forgetter.
@@ -55,6 +57,18 @@ func (s *Store[T]) Forget(ctx context.Context, tx T, key dedupstore.Key) error {
 	if err := s.dialect.Invalid(s.invalid, key.Validate()); err != nil {
 		return err
 	}
-	_, err := s.driver.SQL(tx).ExecContext(ctx, s.dialect.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
+	in := s.driver.SQL(tx)
+	if err := s.dialect.Locate(ctx, queryIn(in)); err != nil {
+		return err
+	}
+	_, err := in.ExecContext(ctx, s.dialect.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
 	return s.dialect.ForgetError(err)
+}
+
+// queryIn asks inside of a transaction.
+func queryIn(tx *sql.Tx) record.Query {
+	return func(ctx context.Context, text string, args ...any) (answer string, err error) {
+		err = tx.QueryRowContext(ctx, text, args...).Scan(&answer)
+		return answer, err
+	}
 }

@@ -66,16 +66,23 @@ func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx con
 	}
 	defer c.close()
 
+	if err := s.dialect.Locate(ctx, c.ask); err != nil {
+		return false, s.located(c, err)
+	}
 	form, err := s.form(ctx, c)
 	if err != nil {
 		return false, s.recordError(ctx, c, key, err)
 	}
-	inserted, err := c.begin(ctx, form, key)
-	if err != nil {
+	outcome, err := c.begin(ctx, form, key)
+	if err != nil || outcome == record.Silent {
 		c.rollback()
-		return false, s.recordError(ctx, c, key, err)
 	}
-	if inserted {
+	switch {
+	case err != nil:
+		return false, s.recordError(ctx, c, key, err)
+	case outcome == record.Silent:
+		return false, s.dialect.Silence(ctx, form, key, c.ask)
+	case outcome == record.Inserted:
 		if err := c.run(ctx, fn); err != nil {
 			return false, err
 		}
@@ -84,28 +91,32 @@ func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx con
 	if err := c.commit(); err != nil {
 		return false, err
 	}
-	return inserted, nil
+	return outcome == record.Inserted, nil
 }
 
 // form finds out at the first call how the table can be written, unless Check has.
 func (s *Store[T]) form(ctx context.Context, c *call[T]) (record.Form, error) {
-	return s.dialect.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second bool, err error) {
+	return s.dialect.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second record.Outcome, err error) {
 		defer c.rollback()
 		if first, err = c.begin(ctx, form, probe); err != nil {
-			return false, false, err
+			return first, second, err
 		}
 		second, err = c.record(ctx, probe)
 		return first, second, err
 	})
 }
 
+// located is the error of a table that was not found.
+func (s *Store[T]) located(c *call[T], err error) error {
+	c.broken = c.broken || s.dialect.GiveUp(err)
+	return err
+}
+
 // recordError explains why a key was not recorded. The transaction has been rolled back.
 func (s *Store[T]) recordError(ctx context.Context, c *call[T], key dedupstore.Key, err error) error {
 	catchUp(ctx)
 	explained := s.dialect.RecordError(ctx, key, err, c.ask)
-	if s.dialect.GiveUp(err) {
-		c.broken = true
-	}
+	c.broken = c.broken || s.dialect.GiveUp(explained)
 	return explained
 }
 
@@ -119,8 +130,11 @@ func (s *Store[T]) Check(ctx context.Context) error {
 		return s.dialect.ConnectError(err)
 	}
 	defer c.close()
+	if err := s.dialect.Locate(ctx, c.ask); err != nil {
+		return s.located(c, err)
+	}
 	if err := s.dialect.Examine(ctx, c.ask); err != nil {
-		return err
+		return s.located(c, err)
 	}
 	// The last word is the server's: it runs the statements itself, and checks privileges column by column.
 	if _, err := s.form(ctx, c); err != nil {
