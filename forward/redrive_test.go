@@ -139,7 +139,8 @@ func TestWhatIsPublishable(t *testing.T) {
 		"an id that is no text": {consumer.Message{Headers: h("event-id", "\xff")}, deadletter.KindNoEventID, nil, "encode binary ids", ""},
 		"a nameless header":     {consumer.Message{EventID: "e1", Headers: h("event-id", "e1", "", "x")}, deadletter.KindGaveUp, nil, "has no name", ""},
 		"a dead one of a retry": {consumer.Message{EventID: "d1", Headers: h("event-id", "d1", forward.RetryEventHeader, "e1")}, deadletter.KindGaveUp, nil, "", "d1"},
-		"from a retry topic":    {consumer.Message{EventID: "s e1", Headers: h("event-id", "e1", forward.RetryEventHeader, "s e1")}, deadletter.KindGaveUp, nil, "", "e1"},
+		"from a retry topic":    {consumer.Message{EventID: "s e1", Headers: h("event-id", "e1", forward.RetryEventHeader, "s e1", forward.RetryTopicHeader, "first")}, deadletter.KindGaveUp, nil, "", "e1"},
+		"as if from one":        {consumer.Message{EventID: "s e1", Headers: h("event-id", "e1", forward.RetryEventHeader, "s e1", forward.RetryTopicHeader, "orders")}, deadletter.KindGaveUp, nil, "is not the one under which it died", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

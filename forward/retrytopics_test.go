@@ -214,7 +214,7 @@ func goThrough(t *testing.T, b *serverstest.Broker, from func(*consumer.Message)
 				due, _ := msg.Header(forward.RetryDueHeader)
 				at, err := time.Parse(time.RFC3339Nano, string(due))
 				origin, _ := msg.Header(forward.RetryTopicHeader)
-				if err != nil || msg.FirstAttempt.Before(at.Add(-time.Millisecond)) || string(origin) != orders || msg.Attempt > 2 || len(msg.Headers) != 7 {
+				if err != nil || msg.FirstAttempt.Before(at.Add(-time.Millisecond)) || string(origin) != orders || msg.Attempt > 2 || len(msg.Headers) != 9 {
 					t.Errorf("%s in %s: due %v, first attempt %v, %q (%v)", key, msg.Topic, at, msg.FirstAttempt, msg.Headers, err)
 				}
 			}

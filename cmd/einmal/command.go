@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -87,10 +88,30 @@ func (c *command) run(ctx context.Context, env *environment, args []string) erro
 		c.explain(env.stdout, flags)
 		return err
 	case err != nil:
-		return usagef("%s: %v; -h lists the flags", c.name, err)
+		return usagef("%s: %s; -h lists the flags", c.name, flagProblem(err))
 	}
 	return do(ctx, env, operands)
 }
+
+// quoted is what package flag repeats of a value, or of a flag that there is not.
+var quoted = regexp.MustCompile(`(?s)(".*"|(?:not defined: |syntax: ).*)`)
+
+// flagProblem is what package flag says, without what may be a URL that went astray, and its password.
+func flagProblem(err error) string {
+	return quoted.ReplaceAllStringFunc(err.Error(), func(found string) string {
+		introduction, value := "", found
+		if before, after, ok := strings.Cut(found, ": "); ok && found[0] != '"' {
+			introduction, value = before+": ", after
+		}
+		if harmless.MatchString(value) {
+			return found
+		}
+		return introduction + "(not shown)"
+	})
+}
+
+// harmless is a word, a flag or a number.
+var harmless = regexp.MustCompile(`\A"?[\w.,+-]{0,40}"?\z`)
 
 // parse takes flags before, between and behind the other arguments.
 func parse(flags *flag.FlagSet, args []string) (operands []string, err error) {

@@ -112,7 +112,7 @@ var deadList = command{
 	name: "dead list", args: "[id...]",
 	about: "List dead letters, the oldest first, without their messages.",
 	more: "The flags restrict what is listed; together they all must hold. Texts of errors are those of the table, in which what looks like a secret or\n" +
-		"like a part of the message is masked.",
+		"like a part of the message is masked.\n\nexample: einmal dead list -consumer billing -since 36h",
 	setup: func(flags *flag.FlagSet) action {
 		var dead deadFlags
 		dead.add(flags)
@@ -216,7 +216,7 @@ var deadShow = command{
 	name: "dead show", args: "id...",
 	about: "Show dead letters in full, as JSON.",
 	more: "With -message also the key, the value and the headers, which are the bytes that stood in Kafka: in base64, headers as text where they are\n" +
-		"text. Mind who looks over your shoulder.",
+		"text. Mind who looks over your shoulder.\n\nexample: einmal dead show -message 4711",
 	setup: func(flags *flag.FlagSet) action {
 		var dead deadFlags
 		dead.tables.add(flags)
@@ -257,13 +257,16 @@ var deadShow = command{
 var deadDiscard = command{
 	name: "dead discard", args: "[id...]",
 	about: "Delete dead letters for good.",
-	more: "The flags and ids say which; without any, -all must. The records of the events stay: the messages are not handled again. Those\n" +
-		"that are being redriven are left. To have dead letters handled, repair the cause, then call dead redrive.",
+	more: "The flags and ids say which; without any, -all must. It shows them, and asks. The records of the events stay: the messages are not handled\n" +
+		"again. Those that are being redriven are left. To have dead letters handled, repair the cause, then call dead redrive. The exit code is 1 if an id is\n" +
+		"not there.\n\nexample: einmal dead discard -topic orders -kind permanent -until 720h",
 	setup: func(flags *flag.FlagSet) action {
 		var dead deadFlags
 		dead.add(flags)
+		unlimited(flags)
 		all := flags.Bool("all", false, "all of them")
-		dry := flags.Bool("dry-run", false, "say how many it would be, and delete none")
+		dry := flags.Bool("dry-run", false, "say which it would be, and delete none")
+		yes := confirmFlag(flags)
 		return func(ctx context.Context, env *environment, args []string) error {
 			switch some, err := dead.complete(args); {
 			case err != nil:
@@ -274,16 +277,20 @@ var deadDiscard = command{
 				return usagef("-all is for all of them: leave it out, or the ids and flags")
 			}
 			return dead.with(ctx, env, func(ctx context.Context, table *sqldeadletter.Table) error {
-				if *dry {
-					n, err := table.Count(ctx, dead.filter)
-					if err == nil {
-						fmt.Fprintf(env.stdout, "would discard: %d\n", n)
-					}
+				c, err := dead.choose(ctx, env.stderr, table)
+				if err != nil {
+					return err
+				}
+				c.show(env.stdout, "discard")
+				if *dry || len(c.ids) == 0 {
+					return c.deadDone(nil)
+				}
+				if err := confirm(env, *yes, fmt.Sprintf("delete %d dead letters for good?", len(c.ids))); err != nil {
 					return err
 				}
 				n, err := table.Discard(ctx, dead.filter)
 				fmt.Fprintf(env.stdout, "discarded: %d\n", n)
-				return err
+				return c.deadDone(err)
 			})
 		}
 	},

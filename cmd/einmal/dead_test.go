@@ -79,10 +79,20 @@ func TestDead(t *testing.T) {
 
 			einmal(t, url, "dead", "discard").want(t, exitUsage, "say which")
 			einmal(t, url, "dead", "discard", "-all", id).want(t, exitUsage, "-all is for all")
-			einmal(t, url, "dead", "discard", "-dry-run", "-kind", "gave_up").want(t, exitOK, "would discard: 2")
-			einmal(t, url, "dead", "discard", id).want(t, exitOK, "discarded: 1")
-			einmal(t, url, "dead", "discard", id).want(t, exitOK, "discarded: 0")
-			einmal(t, url, "dead", "discard", "-all").want(t, exitOK, "discarded: 2")
+			einmal(t, url, "dead", "discard", "-dry-run", "-kind", "gave_up").want(t, exitOK, "to discard: 2", "1 of orders0 of billing, gave_up", "the oldest died at 2")
+			einmal(t, url, "dead", "discard", id).want(t, exitNo, "to discard: 1", "nothing was changed", "-yes")
+			answered(t, strings.NewReader("n\n"), url, "dead", "discard", id).want(t, exitNo, "delete 1 dead letters for good?", "nothing was changed")
+			einmal(t, url, "dead", "list").want(t, exitOK, "listed: 3 of 3")
+			answered(t, strings.NewReader("y\n"), url, "dead", "discard", id).want(t, exitOK, "discarded: 1")
+			einmal(t, url, "dead", "discard", "-yes", id).want(t, exitNo, id+" is no dead letter, or not any more", "to discard: 0")
+			einmal(t, url, "dead", "discard", "-all", "-yes", "-since", "2000-01-01", "-until", "2001-01-01").want(t, exitUsage, "-all is for all")
+			einmal(t, url, "dead", "discard", "-yes", "-until", "1h").want(t, exitOK, "to discard: 0")
+			einmal(t, url, "dead", "discard", "-yes", "-since", "2200-01-01").want(t, exitOK, "to discard: 0")
+			einmal(t, url, "dead", "list", "-since", "2200-01-01").want(t, exitOK, "listed: 0 of 0")
+			einmal(t, url, "dead", "list", "-after", "999").want(t, exitOK, "listed: 0 of 2")
+			einmal(t, url, "dead", "list", "-timeout", "1ns").want(t, exitNo, "deadline exceeded")
+			einmal(t, url, "dead", "discard", "-all", "-yes", "-timeout", "1ns").want(t, exitNo, "deadline exceeded")
+			einmal(t, url, "dead", "discard", "-all", "-yes").want(t, exitOK, "discarded: 2")
 			einmal(t, url, "dead", "list").want(t, exitOK, "listed: 0 of 0")
 		})
 	}
@@ -100,6 +110,21 @@ func TestDeadUsage(t *testing.T) {
 		"dead discard -db sqlite -all 0": "0 is no id",
 	} {
 		einmal(t, "", strings.Fields(args)...).want(t, exitUsage, says)
+	}
+	for _, secret := range []string{"postgres://u:hunter2@h/d", "hunter2 hunter2", "--hunter2:x@y"} {
+		for _, args := range [][]string{
+			{"dead", "list", "-timeout", secret}, {"dead", "list", "-since", secret}, {"dead", "list", "-" + secret}, {"dead", "list", "--" + secret + "=1"}, {"dead", "list", "-json=" + secret},
+			{"dead", "list", "-limit", secret}, {"dead", "redrive", "-event-id", secret}, {"dead", "redrive", "-per-second", secret}, {"dead", "list", secret}, {"dead", "list", "---" + secret},
+		} {
+			if r := einmal(t, "", args...); r.code != exitUsage || strings.Contains(r.out+r.errors, "hunter2") {
+				t.Errorf("%q: exit code %d: %s", args, r.code, r.errors)
+			}
+		}
+	}
+	einmal(t, "", "dead", "list", "-limit", "x7").want(t, exitUsage, `invalid value "x7" for flag -limit`)
+	einmal(t, "", "dead", "list", "-lmit", "7").want(t, exitUsage, "not defined: -lmit")
+	for _, command := range []string{"list", "show", "redrive", "discard"} {
+		einmal(t, "", "dead", command, "-h").want(t, exitOK, "example: einmal dead "+command)
 	}
 	url := "file:" + t.TempDir() + "/db"
 	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)

@@ -24,7 +24,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	code := run(ctx, &environment{os.Stdout, os.Stderr, os.Getenv}, os.Args[1:])
+	code := run(ctx, &environment{os.Stdout, os.Stderr, os.Getenv, os.Stdin}, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
@@ -33,6 +33,7 @@ func main() {
 type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
+	stdin          io.Reader // nil if nobody can answer
 }
 
 // Exit codes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,13 +28,19 @@ type result struct {
 // einmal runs a command as a process of its own would, with that URL in its environment.
 func einmal(t *testing.T, url string, args ...string) result {
 	t.Helper()
+	return answered(t, nil, url, args...)
+}
+
+// answered runs a command at a terminal at which somebody answers.
+func answered(t *testing.T, stdin io.Reader, url string, args ...string) result {
+	t.Helper()
 	var out, errs bytes.Buffer
 	env := &environment{&out, &errs, func(name string) string {
 		if name == "EINMAL_DATABASE_URL" {
 			return url
 		}
 		return ""
-	}}
+	}, stdin}
 	return result{run(t.Context(), env, args), out.String(), errs.String()}
 }
 

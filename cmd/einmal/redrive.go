@@ -27,7 +27,9 @@ var deadRedrive = command{
 		"where you like, and call it again. Begin with -dry-run, which does it all and rolls it back.\n\n" +
 		"The message must carry its id, where -event-id says. One that does not, or whose bytes were left out, stays, with the reason in its row: have the\n" +
 		"service call deadletter.Redrive for it. Of kinds whose effect may be there already, or which end the process (too_old, transaction_ended,\n" +
-		"crash_loop), only those are redriven that -kind or an id names; delete the row of a crash_loop from started_message first.",
+		"crash_loop), only those are redriven that -kind or an id names; delete the row of a crash_loop from started_message first.\n\n" +
+		"It shows how many there are, says where some of a key would overtake others, and asks. The exit code is 1 if one cannot be published, or an id is not there.\n\n" +
+		"example: einmal dead redrive -consumer billing -kind gave_up -since 36h",
 	setup: func(flags *flag.FlagSet) action {
 		var dead deadFlags
 		var id eventID
@@ -39,6 +41,7 @@ var deadRedrive = command{
 		flags.Var(&id, "event-id", "where the consumer finds the event's id: header:`NAME`, cloudevents, json:FIELD (json:meta.id for a field within a field), or key. By default header:"+consumer.DefaultEventIDHeader)
 		flags.BoolVar(&cfg.DryRun, "dry-run", false, "say what would become of them, and change nothing")
 		flags.Float64Var(&cfg.PerSecond, "per-second", 10, "publish so many in a second at most; -1 is no limit")
+		yes := confirmFlag(flags)
 		flags.IntVar(&cfg.Limit, "limit", 0, "end after so many; 0 is no limit")
 		flags.IntVar(&cfg.Failures, "failures", 0, "end after so many that cannot be published; 0 is no limit")
 		return func(ctx context.Context, env *environment, args []string) error {
@@ -57,7 +60,20 @@ var deadRedrive = command{
 				if w.dialect != schema.Postgres {
 					return usagef("dead redrive writes to the outbox, which needs PostgreSQL: have the service call deadletter.Redrive")
 				}
-				return redrive(ctx, env, db, w, &cfg, *maxBytes)
+				c, err := dead.choose(ctx, env.stderr, tableOf(db, w))
+				if err != nil {
+					return err
+				}
+				c.show(env.stdout, "publish again")
+				if err := c.warnOrder(ctx, env.stderr, db, w); err != nil {
+					return err
+				}
+				if !cfg.DryRun && len(c.ids) > 0 {
+					if err := confirm(env, *yes, fmt.Sprintf("publish %d dead letters again?", len(c.ids))); err != nil {
+						return err
+					}
+				}
+				return c.deadDone(redrive(ctx, env, db, w, &cfg, *maxBytes))
 			})
 		}
 	},

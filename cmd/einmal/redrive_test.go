@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,14 +48,21 @@ func TestDeadRedrive(t *testing.T) {
 	if got := counts(); got != "3 3 0" {
 		t.Errorf("after the dry runs: %s", got)
 	}
-	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-max-bytes", "50", "-event-id", "header:id").want(t, exitNo, "cannot be: 1", "at most 50")
-	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-event-id", "header:id").want(t, exitOK, "published: 1, cannot be: 0")
+	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-event-id", "header:id").want(t, exitNo, "to publish again: 1", "nothing was changed")
+	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-since", "2200-01-01", "-yes").want(t, exitOK, "published: 0")
+	einmal(t, url, "dead", "redrive", "-yes", "999").want(t, exitNo, "999 is no dead letter", "published: 0")
+	einmal(t, url, "dead", "redrive", "-all", "-yes", "-timeout", "1ns").want(t, exitNo, "deadline exceeded")
+	if got := counts(); got != "3 3 0" {
+		t.Errorf("before the first: %s", got)
+	}
+	einmal(t, url, "dead", "redrive", "-yes", "-topic", "orders0", "-max-bytes", "50", "-event-id", "header:id").want(t, exitNo, "cannot be: 1", "at most 50")
+	einmal(t, url, "dead", "redrive", "-yes", "-topic", "orders0", "-event-id", "header:id").want(t, exitOK, "published: 1, cannot be: 0")
 	if got := counts(); got != "2 2 1" {
 		t.Errorf("after the first: %s", got)
 	}
-	einmal(t, url, "dead", "redrive", "-all", "-limit", "1", "-per-second", "-1", "-event-id", "header:id").want(t, exitOK, "published: 1")
-	einmal(t, url, "dead", "redrive", "-all", "-event-id", "header:id").want(t, exitOK, "published: 1")
-	einmal(t, url, "dead", "redrive", "-all").want(t, exitOK, "published: 0")
+	einmal(t, url, "dead", "redrive", "-yes", "-all", "-limit", "1", "-per-second", "-1", "-event-id", "header:id").want(t, exitOK, "published: 1")
+	einmal(t, url, "dead", "redrive", "-yes", "-all", "-event-id", "header:id").want(t, exitOK, "published: 1")
+	einmal(t, url, "dead", "redrive", "-yes", "-all").want(t, exitOK, "published: 0")
 	if got := counts(); got != "0 0 3" {
 		t.Errorf("in the end: %s", got)
 	}
@@ -90,4 +98,78 @@ func TestDeadRedriveUsage(t *testing.T) {
 	url := "file:" + t.TempDir() + "/db"
 	einmal(t, url, "schema", "apply").want(t, exitOK)
 	einmal(t, url, "dead", "redrive", "-all").want(t, exitUsage, "needs PostgreSQL")
+}
+
+// Dead letters of one key are published in the order in which they stood, or it is said that they are not.
+func TestDeadRedriveOrder(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	graveyard(t, url, schema.Postgres)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dry := func(args ...string) string {
+		r := einmal(t, url, append([]string{"dead", "redrive", "-dry-run", "-event-id", "header:id"}, args...)...)
+		return r.errors
+	}
+	exec(`update dead_message set topic = 'orders', headers = json_build_array(json_build_object('key', 'id', 'text', event_id))`)
+	if says := dry("-kind", "gave_up"); strings.Contains(says, "overtake") || strings.Contains(says, "go first") {
+		t.Errorf("without keys: %s", says)
+	}
+	exec(`update dead_message set "key" = 'k'`)
+	if says := dry("-all"); strings.Contains(says, "overtake") || strings.Contains(says, "go first") {
+		t.Errorf("all of them: %s", says)
+	}
+	if says := dry("-kind", "gave_up"); !strings.Contains(says, "1 overtake dead letters of their keys that are not chosen") {
+		t.Errorf("one is left out: %s", says)
+	}
+	exec(`update dead_message set "key" = id::text::bytea`)
+	if says := dry("-kind", "gave_up"); strings.Contains(says, "overtake") {
+		t.Errorf("other keys: %s", says)
+	}
+	exec(`update dead_message set "key" = 'k', kafka_offset = 100 - kafka_offset`)
+	if says := dry("-all"); !strings.Contains(says, "2 died before others of their keys") {
+		t.Errorf("in another order: %s", says)
+	}
+}
+
+// Tables of a schema are found.
+func TestDeadInASchema(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	graveyard(t, url, schema.Postgres)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var own string
+	if err := pool.QueryRow(t.Context(), "select current_schema()").Scan(&own); err != nil {
+		t.Fatal(err)
+	}
+	empty := own + "_Empty"
+	if _, err := pool.Exec(t.Context(), `create schema "`+empty+`"`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		other, err := pgxpool.New(context.Background(), url)
+		if err == nil {
+			_, _ = other.Exec(context.Background(), `drop schema "`+empty+`" cascade`)
+			other.Close()
+		}
+	})
+	einmal(t, url, "schema", "apply", "-schema", empty).want(t, exitOK)
+	for in, n := range map[string]int{own: 3, empty: 0} {
+		einmal(t, url, "dead", "list", "-schema", in).want(t, exitOK, fmt.Sprintf("listed: %d of %d", n, n))
+		einmal(t, url, "dead", "discard", "-dry-run", "-all", "-schema", in).want(t, exitOK, fmt.Sprintf("to discard: %d", n))
+		einmal(t, url, "dead", "redrive", "-dry-run", "-all", "-schema", in).want(t, exitOK, fmt.Sprintf("to publish again: %d", n), fmt.Sprintf("would be published: %d", n))
+	}
 }

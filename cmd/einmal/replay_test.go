@@ -26,7 +26,7 @@ import (
 func withEnv(t *testing.T, vars map[string]string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	env := &environment{&out, &errs, func(name string) string { return vars[name] }}
+	env := &environment{&out, &errs, func(name string) string { return vars[name] }, nil}
 	return result{run(t.Context(), env, args), out.String(), errs.String()}
 }
 
