@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/gather"
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
@@ -17,9 +18,10 @@ type Store struct {
 	cfg     record.Config
 	sql     *record.Postgres
 	places  *record.Places
-	records limit // of the first round trip
-	ends    limit // of COMMIT and ROLLBACK
-	invalid error // what is wrong with pool and cfg
+	records limit                    // of the first round trip
+	ends    limit                    // of COMMIT and ROLLBACK
+	invalid error                    // what is wrong with pool and cfg
+	groups  *gather.Gatherer[pgx.Tx] // nil without groups
 }
 
 var (
@@ -42,6 +44,9 @@ func New(pool *pgxpool.Pool, cfg *Config) *Store {
 		poolSize = int(pool.Config().MaxConns)
 	}
 	s.places = record.PlacesOf(pool, poolSize, s.cfg.Logger)
+	if s.cfg.Group > 1 {
+		s.groups = gather.New(&groups{store: s}, gather.Config{Size: s.cfg.Group, Side: max(1, poolSize-1)})
+	}
 	return s
 }
 
@@ -51,6 +56,14 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	if err := s.sql.Invalid(s.invalid, key.Validate()); err != nil {
 		return false, err
 	}
+	if s.groups != nil && !s.nested(ctx) {
+		return s.groups.Once(ctx, key, fn)
+	}
+	return s.alone(ctx, key, fn)
+}
+
+// alone runs fn in a transaction of its own.
+func (s *Store) alone(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool, err error) {
 	if err := s.places.Enter(ctx); err != nil {
 		return false, s.sql.Place(err)
 	}

@@ -34,6 +34,25 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// Calls that share transactions keep the contract, in every mode and form.
+func TestStoreWithGroups(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] { return grouped(open(t), mode) })
+		})
+	}
+	for _, layout := range []pgtest.Layout{pgtest.Renamed, pgtest.Cheap, pgtest.ByHash, pgtest.ByRange} {
+		t.Run(layout.Name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] {
+				return grouped(use(t, pgtest.Open(t, layout)), pgx.QueryExecModeCacheStatement)
+			})
+		})
+	}
+}
+
 // Every way in which the table can stand there, and PostgreSQL 17.
 func TestStoreLayouts(t *testing.T) {
 	t.Parallel()
@@ -72,7 +91,18 @@ func TestStoreBehindPgbouncer(t *testing.T) {
 }
 
 func harness(db *database, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
+	return harnessOf(db, mode, 0)
+}
+
+func grouped(db *database, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
+	h := harnessOf(db, mode, 50)
+	h.Waiting = nil // calls wait for each other in the process
+	return h
+}
+
+func harnessOf(db *database, mode pgx.QueryExecMode, group int) storetest.Harness[pgx.Tx] {
 	store := func(cfg pgxstore.Config) dedupstore.Store[pgx.Tx] {
+		cfg.Group = group
 		return pgxstore.New(db.pool(inMode(mode)), db.config(cfg))
 	}
 	insert := "insert into " + db.EffectTable() + " (name) values ($1)"

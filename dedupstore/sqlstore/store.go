@@ -27,6 +27,10 @@ type Config struct {
 	// partitioned for example, this is the way without being asked for.
 	DoNothing bool
 
+	// Group is the most calls of Once that share a transaction; 0 or 1 is one each. Calls that arrive while a transaction is under
+	// way form the next one, and nobody waits for a group to fill. docs/groups.md says what it gains, and what differs for the function.
+	Group int
+
 	// LockTimeout is how long a call waits for another transaction that holds its key, and for any other lock that the
 	// record needs; then it fails with an error that wraps dedupstore.ErrLocked. It does not apply to the function's
 	// statements. Defaults to 5 s: longer than most functions run, much shorter than IdleTimeout. For SQLite, set the

@@ -77,7 +77,7 @@ var table = map[string]allowed{
 	"consumer/consumertest": {module: []string{"consumer"}},
 	"dedupstore/storetest":  {module: []string{"dedupstore"}},
 	"dedupstore/memstore":   {module: []string{"dedupstore"}},
-	"dedupstore/pgxstore":   {module: []string{"dedupstore", "dedupstore/internal/record"}, others: []string{pgx}},
+	"dedupstore/pgxstore":   {module: []string{"dedupstore", "dedupstore/internal/gather", "dedupstore/internal/record"}, others: []string{pgx}},
 	"dedupstore/sqlstore":   {module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "schema"}},
 	"dedupstore/bunstore": {
 		module: []string{"dedupstore", "dedupstore/internal/record", "dedupstore/internal/sqltx", "dedupstore/sqlstore", "internal/bundriver", "schema"},
@@ -93,8 +93,9 @@ var table = map[string]allowed{
 	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it
-	"dedupstore/internal/record": {module: []string{"dedupstore", "schema", "internal/sqlclass", "internal/sqlstate", "internal/sqltable"}},
-	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/record", "schema"}},
+	"dedupstore/internal/gather": {module: []string{"dedupstore"}},
+	"dedupstore/internal/record": {module: []string{"dedupstore", "dedupstore/internal/gather", "schema", "internal/sqlclass", "internal/sqlstate", "internal/sqltable"}},
+	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/gather", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
 	"dedupstore/internal/faultconn":  {},

@@ -21,6 +21,7 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
        bench repeat [flags]    messages that are recorded already, as after a crash
        bench consume [flags]   an empty handler without a database, beside a bare consumer group
        bench work [flags]      10 ms of work per message: by key, and without order
+       bench groups [flags]    many messages in one transaction, beside loops by hand
        bench stores [flags]    the stores alone, beside pgbench
        bench outbox [flags]    the outbox's relay, beside the plain loop; and how soon an event is sent
        bench idempotency [flags]  requests with an Idempotency-Key, beside the same handler without it
@@ -33,6 +34,7 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"repeat":  repeat,
 	"consume": consume,
 	"work":    work,
+	"groups":  groups,
 	"stores":  stores,
 	"outbox":  outboxBench,
 	"janitor": sweeps,

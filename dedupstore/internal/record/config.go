@@ -15,6 +15,7 @@ type Config struct {
 	Schema        string
 	Table         string
 	DoNothing     bool
+	Group         int
 	LockTimeout   time.Duration
 	IdleTimeout   time.Duration
 	CommitTimeout time.Duration
@@ -47,6 +48,7 @@ func (c Config) RecordTimeout() time.Duration { return c.LockTimeout + c.CommitT
 // Validate reports all that is wrong.
 func (c Config) Validate() error {
 	return errors.Join(
+		validateGroup(c.Group),
 		validateTimeout("LockTimeout", c.LockTimeout, time.Millisecond),
 		validateTimeout("IdleTimeout", c.IdleTimeout, time.Millisecond),
 		validateTimeout("CommitTimeout", c.CommitTimeout, 1),
@@ -67,6 +69,16 @@ func validateTimeout(field string, d, least time.Duration) error {
 	const most = math.MaxInt32 * time.Millisecond
 	if d < least || d > most {
 		return fmt.Errorf("invalid Config.%s: %v: set it between %v and %v, or leave it zero for the default", field, d, least, most)
+	}
+	return nil
+}
+
+// maxGroup keeps the statement that records a group below the size at which PostgreSQL's plans and locks cost more than they save.
+const maxGroup = 10_000
+
+func validateGroup(n int) error {
+	if n < 0 || n > maxGroup {
+		return fmt.Errorf("invalid Config.Group: %d: set it between 2 and %d, or leave it zero for a transaction per event", n, maxGroup)
 	}
 	return nil
 }

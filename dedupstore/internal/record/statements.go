@@ -26,6 +26,9 @@ type Statements struct {
 	// Forget takes the event's id, the consumer, and what the consumers of its hand-ons begin with, and deletes their records.
 	Forget string
 
+	// TakeBack takes the event's id and the consumer, and deletes their record. Empty where Many has its own.
+	TakeBack string
+
 	// Mark follows the record, or BEGIN, where a transaction has to be marked by a statement of its own. Empty where it has not.
 	Mark string
 
@@ -36,10 +39,7 @@ type Statements struct {
 }
 
 func postgresStatements(cfg *Config, table string, form Form, reported bool) Statements {
-	mark := ""
-	if reported {
-		mark = reportSQL
-	}
+	mark := markOf(reported)
 	consumer := fmt.Sprintf(guardedSQL, milliseconds(cfg.LockTimeout), fmt.Sprintf(idleSQL, milliseconds(cfg.IdleTimeout)), mark)
 	return Statements{
 		Record:  fmt.Sprintf(recordSQL[form], table, consumer, restoreSQL),
@@ -49,6 +49,14 @@ func postgresStatements(cfg *Config, table string, form Form, reported bool) Sta
 		Same:    "select current_setting('" + keptSetting + "', true), " + sessionSQL,
 		Forget:  fmt.Sprintf("delete from %s where event_id = $1 and (consumer_id = $2 or starts_with(consumer_id::text, $3))", table),
 	}
+}
+
+// markOf marks a transaction for the client, where it looks.
+func markOf(reported bool) string {
+	if reported {
+		return reportSQL
+	}
+	return ""
 }
 
 func milliseconds(d time.Duration) int64 { return d.Milliseconds() }
@@ -118,10 +126,11 @@ on conflict (event_id, consumer_id) do nothing
 returning case when event_id = ?1 and consumer_id = ?2 then 1 end, ''`,
 	}[form]
 	return Statements{
-		Record: fmt.Sprintf(record, table),
-		Look:   fmt.Sprintf("select case when exists (select 1 from %s where event_id = ?1 and consumer_id = ?2) then 'true' else 'false' end", table),
-		Forget: fmt.Sprintf("delete from %s where event_id = ?1 and (consumer_id = ?2 or substr(consumer_id, 1, length(?3)) = ?3)", table),
-		Mark:   "savepoint einmal_transaction",
-		Same:   "release savepoint einmal_transaction",
+		Record:   fmt.Sprintf(record, table),
+		Look:     fmt.Sprintf("select case when exists (select 1 from %s where event_id = ?1 and consumer_id = ?2) then 'true' else 'false' end", table),
+		Forget:   fmt.Sprintf("delete from %s where event_id = ?1 and (consumer_id = ?2 or substr(consumer_id, 1, length(?3)) = ?3)", table),
+		TakeBack: fmt.Sprintf("delete from %s where event_id = ?1 and consumer_id = ?2", table),
+		Mark:     "savepoint einmal_transaction",
+		Same:     "release savepoint einmal_transaction",
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/gather"
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
@@ -39,14 +40,34 @@ type Store[T Tx] struct {
 	cfg     record.Config
 	invalid error // what is wrong with the configuration
 
+	groups func() *gather.Gatherer[T] // nil without groups; the pool's size is looked at when the first transaction begins
+
 	places func() *record.Places // the pool's size is looked at when the first transaction begins
 }
 
 // New returns a Store. invalid is what is wrong with its arguments: the error of Check, and of every Once.
 func New[T Tx](driver Driver[T], dialect record.Dialect, cfg record.Config, invalid error) *Store[T] {
-	return &Store[T]{driver: driver, dialect: dialect, cfg: cfg, invalid: invalid, places: sync.OnceValue(func() *record.Places {
+	s := &Store[T]{driver: driver, dialect: dialect, cfg: cfg, invalid: invalid, places: sync.OnceValue(func() *record.Places {
 		return record.PlacesOf(driver.DB, driver.DB.Stats().MaxOpenConnections, cfg.Logger)
 	})}
+	if cfg.Group > 1 {
+		s.groups = sync.OnceValue(func() *gather.Gatherer[T] {
+			return gather.New(&groups[T]{store: s}, gather.Config{Size: cfg.Group, Side: s.side()})
+		})
+	}
+	return s
+}
+
+// side is how many transactions a store with groups has side by side. SQLite has one writer.
+func (s *Store[T]) side() int {
+	if _, ok := s.dialect.(*record.SQLite); ok {
+		return 1
+	}
+	const unbounded = 32
+	if n := s.driver.DB.Stats().MaxOpenConnections; n > 0 {
+		return max(1, n-1)
+	}
+	return unbounded
 }
 
 // Once implements dedupstore.Store.
@@ -54,6 +75,14 @@ func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx con
 	if err := s.dialect.Invalid(s.invalid, key.Validate()); err != nil {
 		return false, err
 	}
+	if s.groups != nil && !s.nested(ctx) {
+		return s.groups().Once(ctx, key, fn)
+	}
+	return s.alone(ctx, key, fn)
+}
+
+// alone runs fn in a transaction of its own.
+func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool, err error) {
 	if err := s.places().Enter(ctx); err != nil {
 		return false, s.dialect.Place(err)
 	}

@@ -1,0 +1,59 @@
+package gather
+
+import (
+	"context"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// state is where a call stands. It is guarded by the Gatherer's mutex.
+type state int
+
+const (
+	queued  state = iota // it waits for a group
+	member               // its group is under way, its function has not begun
+	running              // its function runs
+	ran                  // its function has returned, or needs not run: the group's end is its answer
+	ended                // it has its answer, or it has left
+)
+
+// call is one call of Once.
+type call[Tx any] struct {
+	ctx   context.Context
+	key   dedupstore.Key
+	fn    func(context.Context, Tx) error
+	state state
+
+	events  chan event[Tx] // what its goroutine does next; at most one is under way
+	results chan error     // of its function
+	twins   []*call[Tx]    // calls with the same key, which are duplicates if this one is committed
+}
+
+// event is what a Gatherer tells a call's goroutine.
+type event[Tx any] struct {
+	alone bool            // run without a group
+	tx    Transaction[Tx] // run the function in it, if not nil
+	ran   bool            // else the answer
+	err   error
+}
+
+func newCall[Tx any](ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) *call[Tx] {
+	return &call[Tx]{ctx: ctx, key: key, fn: fn, events: make(chan event[Tx], 1), results: make(chan error, 1)}
+}
+
+// run calls the function on the caller's goroutine and hands its outcome to the group. A function that panics or ends its
+// goroutine has failed; what it began goes on when the group has been rolled back.
+func (c *call[Tx]) run(tx Transaction[Tx]) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.results <- errNotReturned
+			<-c.events
+		}
+	}()
+	err := tx.Run(c.ctx, c.fn)
+	returned = true
+	c.results <- err
+}
+
+func (c *call[Tx]) answer(ran bool, err error) { c.events <- event[Tx]{ran: ran, err: err} }

@@ -1,0 +1,209 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// errNotReturned stands for a panic or runtime.Goexit, which go on by themselves.
+var errNotReturned = errors.New("the function did not return")
+
+// Config is what a Gatherer is told.
+type Config struct {
+	// Size is the most calls in a transaction, at least 2.
+	Size int
+
+	// Side is the most transactions side by side, at least 1: the connections that the store may hold.
+	Side int
+
+	// Span is how long the functions of a group may run together; then it commits, and the rest is the next group. It bounds
+	// how long locks are held, and how long a slow function delays others. Defaults to 20 ms.
+	Span time.Duration
+
+	// Grace is how long a function may go on after its context has ended, before the other calls of its group are freed of
+	// it. Defaults to 5 s.
+	Grace time.Duration
+
+	// Changed is told when groups begin or cease to be held small because of deadlocks. May be nil. It must not call the Gatherer.
+	Changed func(contended bool)
+}
+
+const (
+	defaultSpan  = 20 * time.Millisecond
+	defaultGrace = 5 * time.Second
+)
+
+// Gatherer gathers calls. It is safe for concurrent use.
+type Gatherer[Tx any] struct {
+	backend Backend[Tx]
+	cfg     Config
+
+	mu     sync.Mutex
+	queue  []*call[Tx] // in the order in which they run
+	active int         // transactions under way
+	pace   pace
+	stats  Stats
+}
+
+// New returns a Gatherer.
+func New[Tx any](backend Backend[Tx], cfg Config) *Gatherer[Tx] {
+	if cfg.Span == 0 {
+		cfg.Span = defaultSpan
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = defaultGrace
+	}
+	return &Gatherer[Tx]{backend: backend, cfg: cfg, pace: newPace(cfg.Size, cfg.Side)}
+}
+
+// Once is the store's Once.
+func (g *Gatherer[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool, err error) {
+	g.mu.Lock()
+	if len(g.queue) == 0 && g.active < g.pace.side {
+		g.active++
+		g.mu.Unlock()
+		return g.alone(ctx, key, fn)
+	}
+	c := newCall(ctx, key, fn)
+	g.queue = append(g.queue, c)
+	g.mu.Unlock()
+	return g.follow(c)
+}
+
+// follow does what the call's groups ask of its goroutine, until its answer.
+func (g *Gatherer[Tx]) follow(c *call[Tx]) (ran bool, err error) {
+	for {
+		var e event[Tx]
+		select {
+		case e = <-c.events:
+		case <-c.ctx.Done():
+			if g.leave(c) {
+				return false, g.backend.Waiting(c.ctx)
+			}
+			e = <-c.events
+		}
+		switch {
+		case e.alone:
+			return g.alone(c.ctx, c.key, c.fn)
+		case e.tx != nil:
+			c.run(e.tx)
+		default:
+			return e.ran, e.err
+		}
+	}
+}
+
+// leave takes a call out whose function does not run, and has not.
+func (g *Gatherer[Tx]) leave(c *call[Tx]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch c.state {
+	case queued:
+		// It may also wait as the twin of another call. Its group finds that it has ended.
+		if i := slices.Index(g.queue, c); i >= 0 {
+			g.queue = slices.Delete(g.queue, i, i+1)
+		}
+	case member:
+	default:
+		return false
+	}
+	c.state = ended
+	return true
+}
+
+// alone runs a call as if there were no groups. Its transaction has been counted.
+func (g *Gatherer[Tx]) alone(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool, err error) {
+	done := false
+	defer func() {
+		g.end(func() {
+			g.stats.count(1)
+			if done && err == nil {
+				g.pace.succeeded(1, len(g.queue) > 0, time.Now())
+			} else if done && g.backend.Fault(err) == OfNobody {
+				g.contended()
+			}
+		})
+	}()
+	ran, err = g.backend.Once(ctx, key, fn)
+	done = true
+	return ran, err
+}
+
+// contended slows down after a deadlock.
+func (g *Gatherer[Tx]) contended() {
+	if g.pace.contended(time.Now()) && g.cfg.Changed != nil {
+		g.cfg.Changed(true)
+	}
+}
+
+// end counts a transaction off and starts those that may begin now. change runs under the mutex.
+func (g *Gatherer[Tx]) end(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+	g.active--
+	g.start()
+}
+
+// start begins transactions for the calls that wait, as many as may run side by side.
+func (g *Gatherer[Tx]) start() {
+	for g.active < g.pace.side && len(g.queue) > 0 {
+		g.active++
+		members := g.take()
+		if len(members) == 1 && len(members[0].twins) == 0 {
+			members[0].state = running
+			members[0].events <- event[Tx]{alone: true}
+			continue
+		}
+		for _, c := range members {
+			c.state = member
+		}
+		go g.run(members)
+	}
+}
+
+// take removes the next group from the queue. A call whose key another one of the group has becomes its twin.
+func (g *Gatherer[Tx]) take() []*call[Tx] {
+	if g.pace.size == 1 {
+		c := g.queue[0]
+		g.queue = g.queue[1:]
+		return []*call[Tx]{c}
+	}
+	var members []*call[Tx]
+	byKey := make(map[dedupstore.Key]*call[Tx], min(len(g.queue), g.pace.size))
+	taken := 0
+	for _, c := range g.queue {
+		if first := byKey[c.key]; first != nil {
+			first.twins = append(first.twins, c)
+		} else if len(members) < g.pace.size {
+			byKey[c.key] = c
+			members = append(members, c)
+		} else {
+			break
+		}
+		taken++
+	}
+	g.queue = slices.Delete(g.queue, 0, taken)
+	return members
+}
+
+// again puts calls back in front of the queue, in their order, each followed by its twins. Those that have left stay away.
+func (g *Gatherer[Tx]) again(calls []*call[Tx]) {
+	var back []*call[Tx]
+	for _, c := range calls {
+		twins := c.twins
+		c.twins = nil
+		for _, c := range append([]*call[Tx]{c}, twins...) {
+			if c.state != ended {
+				c.state = queued
+				back = append(back, c)
+			}
+		}
+	}
+	g.queue = append(back, g.queue...)
+}

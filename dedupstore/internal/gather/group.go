@@ -1,0 +1,256 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// errHangs stands for a function that goes on after its context has ended.
+var errHangs = errors.New("the function does not return")
+
+// group is one transaction of several calls. Its fields belong to its goroutine.
+type group[Tx any] struct {
+	g       *Gatherer[Tx]
+	tx      Transaction[Tx]
+	members []*call[Tx]
+	fresh   []bool
+
+	in   []int            // members that the commit answers for, in their order
+	back []dedupstore.Key // records to be taken back
+	rest []*call[Tx]      // members for whose functions no time was left
+
+	culprit *call[Tx] // the member whose function failed
+}
+
+// run runs a group until everybody in it has an answer or waits again.
+func (g *Gatherer[Tx]) run(members []*call[Tx]) {
+	gr := &group[Tx]{g: g, members: members}
+	keys := make([]dedupstore.Key, len(members))
+	for i, c := range members {
+		keys[i] = c.key
+	}
+	var err error
+	if gr.tx, gr.fresh, err = g.backend.Begin(context.Background(), keys); err != nil {
+		gr.failed(nil, err)
+		return
+	}
+	if err := gr.functions(); err != nil {
+		gr.failed(gr.culprit, err)
+		return
+	}
+	if err := gr.tx.Commit(gr.back); err != nil {
+		gr.tx.Rollback()
+		gr.notCommitted(err)
+		return
+	}
+	gr.tx.Rollback() // gives the connection back
+	gr.committed()
+}
+
+// functions runs the functions of the fresh members until one fails, which is the culprit then.
+func (gr *group[Tx]) functions() error {
+	began := time.Now()
+	worked := false
+	for i, c := range gr.members {
+		switch gr.next(i, worked && time.Since(began) >= gr.g.cfg.Span) {
+		case stepRun:
+			worked = true
+			if err := gr.call(c); err != nil {
+				gr.culprit = c
+				return err
+			}
+			gr.in = append(gr.in, i)
+		case stepDuplicate:
+			gr.in = append(gr.in, i)
+		case stepLate:
+			gr.rest = append(gr.rest, c)
+			gr.back = append(gr.back, c.key)
+		case stepLeft:
+			if gr.fresh[i] {
+				gr.back = append(gr.back, c.key)
+			}
+			gr.rest = append(gr.rest, c) // for its twins
+		}
+	}
+	return nil
+}
+
+// step is what becomes of a member when its turn has come.
+type step int
+
+const (
+	stepRun       step = iota // its function runs
+	stepDuplicate             // it was recorded before
+	stepLate                  // the group has no time left
+	stepLeft                  // its caller is gone
+)
+
+func (gr *group[Tx]) next(i int, late bool) step {
+	gr.g.mu.Lock()
+	defer gr.g.mu.Unlock()
+	c := gr.members[i]
+	switch {
+	case c.state == ended:
+		return stepLeft
+	case !gr.fresh[i]:
+		c.state = ran
+		return stepDuplicate
+	case late:
+		return stepLate
+	}
+	c.state = running
+	return stepRun
+}
+
+// call has c's goroutine run its function. A function that goes on after its context has ended is left behind.
+func (gr *group[Tx]) call(c *call[Tx]) error {
+	c.events <- event[Tx]{tx: gr.tx}
+	select {
+	case err := <-c.results:
+		return gr.returned(c, err)
+	case <-c.ctx.Done():
+	}
+	grace := time.NewTimer(gr.g.cfg.Grace)
+	defer grace.Stop()
+	select {
+	case err := <-c.results:
+		return gr.returned(c, err)
+	case <-grace.C:
+		gr.tx.Abandon()
+		return errHangs
+	}
+}
+
+func (gr *group[Tx]) returned(c *call[Tx], err error) error {
+	if err == nil {
+		gr.g.mu.Lock()
+		c.state = ran
+		gr.g.mu.Unlock()
+	}
+	return err
+}
+
+// failed ends a group that is not committed. culprit is the call whose function failed, or nil.
+func (gr *group[Tx]) failed(culprit *call[Tx], err error) {
+	fault := OfCall
+	switch err { //nolint:errorlint // they are ours, and never wrapped
+	case errHangs:
+		gr.leftBehind(culprit)
+	case errNotReturned:
+		gr.tx.Rollback()
+	default:
+		fault = gr.g.backend.Fault(err)
+		if gr.tx != nil {
+			gr.tx.Rollback()
+		}
+	}
+	switch {
+	case fault == OfAll && culprit == nil:
+		gr.all(err)
+	case fault == OfNobody:
+		gr.g.end(func() {
+			gr.g.contended()
+			gr.g.again(gr.members)
+		})
+	default:
+		gr.without(culprit, err)
+	}
+}
+
+// without answers the culprit and has all others come again.
+func (gr *group[Tx]) without(culprit *call[Tx], err error) {
+	gr.g.end(func() {
+		gr.g.stats.Halved++
+		gr.g.pace.failed(len(gr.members))
+		if culprit != nil {
+			culprit.state = ended // its twins come again, as calls of their own
+		}
+		gr.g.again(gr.members)
+	})
+	if culprit != nil && err != errHangs { //nolint:errorlint // it is ours, and never wrapped
+		culprit.answer(false, err)
+	}
+}
+
+// leftBehind waits for the function that hangs, somewhere else. Its caller waits with it, as without groups.
+func (gr *group[Tx]) leftBehind(c *call[Tx]) {
+	go func() {
+		err := <-c.results
+		gr.tx.Rollback()
+		if err == nil {
+			err = gr.g.backend.Waiting(c.ctx)
+		}
+		c.answer(false, err)
+	}()
+}
+
+// all answers everybody with an error that everybody would meet.
+func (gr *group[Tx]) all(err error) {
+	var waiting []*call[Tx]
+	gr.g.end(func() {
+		for _, c := range gr.members {
+			for _, c := range append([]*call[Tx]{c}, c.twins...) {
+				if c.state != ended {
+					c.state = ended
+					waiting = append(waiting, c)
+				}
+			}
+		}
+	})
+	for _, c := range waiting {
+		c.answer(false, err)
+	}
+}
+
+// notCommitted tells a commit that surely failed from one of which nobody knows.
+func (gr *group[Tx]) notCommitted(err error) {
+	switch gr.g.backend.Fault(err) {
+	case OfAll:
+		gr.answered(func() {}, func(int) (bool, error) { return false, err })
+	case OfNobody:
+		gr.g.end(func() {
+			gr.g.contended()
+			gr.g.again(gr.members)
+		})
+	default:
+		gr.without(nil, err)
+	}
+}
+
+func (gr *group[Tx]) committed() {
+	gr.answered(func() {
+		gr.g.stats.count(len(gr.in))
+		full := len(gr.members) >= gr.g.pace.size || len(gr.rest) > 0
+		if gr.g.pace.succeeded(len(gr.in), full, time.Now()) && gr.g.cfg.Changed != nil {
+			gr.g.cfg.Changed(false)
+		}
+	}, func(i int) (bool, error) { return gr.fresh[i], nil })
+}
+
+// answered answers the members that were in the commit and their twins, and has the rest come again.
+func (gr *group[Tx]) answered(change func(), answer func(i int) (ran bool, err error)) {
+	var answers []func()
+	gr.g.end(func() {
+		change()
+		for _, i := range gr.in {
+			ran, err := answer(i)
+			c := gr.members[i]
+			c.state = ended
+			answers = append(answers, func() { c.answer(ran, err) })
+			for _, twin := range c.twins {
+				if twin.state != ended {
+					twin.state = ended
+					answers = append(answers, func() { twin.answer(false, err) })
+				}
+			}
+			c.twins = nil
+		}
+		gr.g.again(gr.rest)
+	})
+	for _, answer := range answers {
+		answer()
+	}
+}

@@ -1,0 +1,35 @@
+package record
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/gather"
+)
+
+// GroupError marks err as the reason why a group did not begin.
+func GroupError(err error) error { return &groupError{err} }
+
+type groupError struct{ error }
+
+func (e *groupError) Unwrap() error { return e.error }
+
+// FaultOf says whom a failure of a group concerns.
+func FaultOf(err error) gather.Fault {
+	var begin *groupError
+	began := !errors.As(err, &begin)
+	if errors.Is(err, ErrSilent) {
+		return gather.OfSome
+	}
+	unknown := errors.Is(err, dedupstore.ErrOutcomeUnknown)
+	switch {
+	case strings.HasPrefix(StateOf(err), "40") && !unknown:
+		return gather.OfNobody
+	case unknown, !began && dedupstore.ClassOf(err) == dedupstore.Unavailable:
+		return gather.OfAll
+	case !began:
+		return gather.OfSome
+	}
+	return gather.OfCall
+}

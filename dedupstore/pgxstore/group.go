@@ -1,0 +1,196 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/gather"
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
+)
+
+// groups runs groups of calls for a Store. It implements gather.Backend.
+type groups struct {
+	store *Store
+	many  atomic.Pointer[record.Many] // known after the first group
+}
+
+var _ gather.Backend[pgx.Tx] = (*groups)(nil)
+
+// inGroup marks the context of a function, whose own calls of Once cannot wait for its group.
+type inGroup struct{ store *Store }
+
+// nested reports whether ctx is that of a function that runs in a group of the store.
+func (s *Store) nested(ctx context.Context) bool { return ctx.Value(inGroup{s}) != nil }
+
+// Once implements gather.Backend.
+func (g *groups) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, pgx.Tx) error) (bool, error) {
+	return g.store.alone(ctx, key, fn)
+}
+
+// Waiting implements gather.Backend.
+func (g *groups) Waiting(ctx context.Context) error { return g.store.sql.Waiting(ctx) }
+
+// Fault implements gather.Backend.
+func (g *groups) Fault(err error) gather.Fault { return record.FaultOf(err) }
+
+// Begin implements gather.Backend. BEGIN, the time-outs and the records are one round trip.
+func (g *groups) Begin(ctx context.Context, keys []dedupstore.Key) (gather.Transaction[pgx.Tx], []bool, error) {
+	s := g.store
+	if err := s.places.Enter(ctx); err != nil {
+		return nil, nil, record.GroupError(s.sql.Place(err))
+	}
+	for {
+		tx, fresh, err := g.begin(ctx, keys)
+		if errors.Is(err, errChanged) {
+			continue
+		}
+		if err != nil {
+			s.places.Leave()
+			return nil, nil, record.GroupError(err)
+		}
+		return tx, fresh, nil
+	}
+}
+
+// begin makes the attempt on one connection, which it keeps if it succeeds.
+func (g *groups) begin(ctx context.Context, keys []dedupstore.Key) (_ *groupTx, fresh []bool, err error) {
+	s := g.store
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			conn.Release()
+		}
+	}()
+	if err := s.sql.Locate(ctx, query(conn.Conn())); err != nil {
+		return nil, nil, s.giveUp(ctx, conn.Conn(), err)
+	}
+	many, err := g.statements(ctx, conn.Conn())
+	if err != nil {
+		return nil, nil, s.recordError(ctx, conn.Conn(), keys[0], err)
+	}
+	tx := &groupTx{store: s, conn: conn, many: many}
+	fresh, session, err := tx.record(ctx, keys)
+	if s.changed(ctx, conn.Conn(), session, err) {
+		return nil, nil, errChanged
+	}
+	if err != nil {
+		s.rollback(ctx, tx.tx)
+		return nil, nil, s.recordError(ctx, conn.Conn(), keys[0], err)
+	}
+	return tx, fresh, nil
+}
+
+// statements finds out at the first group how the table is written and which types its key has.
+func (g *groups) statements(ctx context.Context, conn *pgx.Conn) (*record.Many, error) {
+	if many := g.many.Load(); many != nil {
+		return many, nil
+	}
+	form, err := g.store.form(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	limited := g.store.records.start(ctx)
+	defer g.store.records.stop(limited)
+	var types string
+	if err := conn.QueryRow(limited, g.store.sql.KeyTypes()).Scan(&types); err != nil {
+		return nil, err
+	}
+	event, consumer, _ := strings.Cut(types, "\t")
+	many := g.store.sql.Many(form, event, consumer)
+	g.many.Store(many)
+	return many, nil
+}
+
+// groupTx is the transaction of a group. It implements gather.Transaction.
+type groupTx struct {
+	store *Store
+	conn  *pgxpool.Conn
+	tx    pgx.Tx
+	many  *record.Many
+	ended sync.Once
+}
+
+// record begins the transaction and records the keys, in one round trip.
+func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []bool, session record.Session, err error) {
+	limited := tx.store.records.start(ctx)
+	defer tx.store.records.stop(limited)
+	pairs, answers := record.Pairs(keys), record.NewAnswers(len(keys))
+	note := func(rows pgx.Rows) error {
+		var place int
+		var inserted bool
+		_, err := pgx.ForEachRow(rows, []any{&place, &inserted}, func() error {
+			answers.Note(place, inserted)
+			return nil
+		})
+		return err
+	}
+	var batch pgx.Batch
+	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	batch.Queue(tx.many.Guard).QueryRow(func(row pgx.Row) error { return row.Scan((*string)(&session)) })
+	batch.Queue(tx.many.Record, pairs).Query(note)
+	if tx.many.Seen != "" {
+		batch.Queue(tx.many.Seen, pairs).Query(note)
+	}
+	batch.Queue(tx.many.Restore)
+	results := tx.conn.Conn().SendBatch(limited, &batch)
+	err = results.Close()
+	tx.tx = results.Tx()
+	if err == nil {
+		err = answers.Err()
+	}
+	return answers.Fresh, session, err
+}
+
+// Run implements gather.Transaction.
+func (tx *groupTx) Run(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
+	return tx.store.run(context.WithValue(ctx, inGroup{tx.store}, true), tx.tx, fn)
+}
+
+// Commit implements gather.Transaction.
+func (tx *groupTx) Commit(back []dedupstore.Key) error {
+	ctx := context.Background()
+	if len(back) > 0 {
+		if err := tx.takeBack(ctx, back); err != nil {
+			return fmt.Errorf("pgxstore: rolled back: take back the records of events that have not run: %w", err)
+		}
+	}
+	return tx.store.commit(ctx, tx.tx)
+}
+
+func (tx *groupTx) takeBack(ctx context.Context, keys []dedupstore.Key) error {
+	limited := tx.store.ends.start(ctx)
+	defer tx.store.ends.stop(limited)
+	tag, err := tx.tx.Exec(limited, tx.many.TakeBack, record.Pairs(keys))
+	if err == nil && tag.RowsAffected() != int64(len(keys)) {
+		err = fmt.Errorf("%d of %d rows were deleted", tag.RowsAffected(), len(keys))
+	}
+	return err
+}
+
+// Rollback implements gather.Transaction.
+func (tx *groupTx) Rollback() {
+	tx.store.rollback(context.Background(), tx.tx)
+	tx.end()
+}
+
+// end gives back what the transaction holds.
+func (tx *groupTx) end() {
+	tx.ended.Do(func() {
+		tx.conn.Release()
+		tx.store.places.Leave()
+	})
+}
+
+// Abandon implements gather.Transaction: the server ends a transaction whose connection is cut.
+func (tx *groupTx) Abandon() { _ = tx.tx.Conn().PgConn().Conn().Close() }
