@@ -51,6 +51,9 @@ type claim struct {
 
 	fetchErrAt time.Time // when the last of these came
 
+	reach      int64 // the offset behind all that was delivered
+	quarantine quarantine
+
 	transaction openTransaction // that holds the partition back
 
 	pausedBy Limit     // "" if it is not
@@ -118,6 +121,7 @@ func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
 		return false
 	}
 	it := cl.stock.item()
+	cl.reach = rec.Offset + 1
 	it.rec, it.offset, it.fetched = rec, rec.Offset, cl.fetched
 	cl.open.add(it)
 	cl.held++

@@ -74,6 +74,10 @@ type Config struct {
 
 	// Sarama edits the configuration of the Kafka client, for TLS, SASL, the client's id or its time-outs. New calls it once.
 	// Fields on which the runner's correctness rests are refused with an error that says where to set what instead.
+	//
+	// Consumer.IsolationLevel is sarama.ReadCommitted, so that what producers have aborted takes no effect; it may be changed. What a
+	// batch may come to when it is decompressed is sarama's variable MaxDecompressedBatchSize, for the whole process: 100 MiB here, as
+	// much as a response may have (sarama.MaxResponseSize), unless main sets another value before New.
 	Sarama func(*sarama.Config)
 }
 

@@ -158,8 +158,7 @@ func checkLoops(p *problems, sc *sarama.Config) {
 }
 
 // checkSizes refuses a fetch whose answer sarama would not read: it fails as a whole, again and again, for all partitions of the
-// broker. Both limits of sarama that matter here, MaxResponseSize and MaxDecompressedBatchSize, are variables of the whole process,
-// so they are main's to set: what they refuse is never read either.
+// broker. sarama.MaxResponseSize is a variable of the whole process, so it is main's to set.
 func checkSizes(p *problems, sc *sarama.Config) {
 	f := sc.Consumer.Fetch
 	if limit := int64(sarama.MaxResponseSize); int64(f.MaxBytes)+int64(f.Default) > limit {

@@ -254,6 +254,7 @@ func (m *membership) note(err error) {
 	for _, cl := range m.allClaims() {
 		if cl.topic.name == failed.Topic && cl.partition == failed.Partition {
 			cl.cannotRead(failed.Err)
+			cl.examine(failed.Err)
 		}
 	}
 }

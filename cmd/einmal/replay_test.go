@@ -203,3 +203,51 @@ func TestReplayCheckUsage(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What producers have aborted is not read, nor what they may commit later; both are on demand, as a service's isolation level can be.
+func TestReplayCheckOfTransactions(t *testing.T) {
+	t.Parallel()
+	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
+		url := serverstest.Pool(t).Config().ConnString()
+		einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)
+		topic, group, now := b.Topic(t, 1), serverstest.Group(t), time.Now()
+		c := sarama.NewConfig()
+		c.Version, c.Producer.Return.Successes, c.Producer.Idempotent, c.Net.MaxOpenRequests = sarama.V3_6_0_0, true, true, 1
+		c.Producer.RequiredAcks, c.Producer.Transaction.ID = sarama.WaitForAll, topic
+		p, err := sarama.NewSyncProducer(b.Addrs, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		for i, end := range []func() error{p.CommitTxn, p.AbortTxn, nil} {
+			err := p.BeginTxn()
+			if err == nil {
+				_, _, err = p.SendMessage(event(topic, 0, fmt.Sprint(i), now))
+			}
+			if err == nil && end != nil {
+				err = end()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		vars := map[string]string{envURL: url, envBrokers: strings.Join(b.Addrs, ",")}
+		for _, test := range []struct {
+			args []string
+			row  string
+			told string
+		}{
+			{nil, "0 0 4 1 0 1 0 0", "partition 0 was read up to offset 4, and 1 offsets behind it were not"},
+			{[]string{"-uncommitted"}, "0 0 5 3 0 3 0 0", ""},
+		} {
+			r := withEnv(t, vars, append([]string{"replay", "check", "-topic", topic, "-consumer", group + "/" + topic, "-all"}, test.args...)...)
+			r.row(t, test.row)
+			if !strings.Contains(r.errors, test.told) || test.told == "" && r.errors != "" {
+				t.Errorf("%v: it says %q", test.args, r.errors)
+			}
+		}
+		if err := p.AbortTxn(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -3,6 +3,8 @@ package topicwindow
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 
 	"github.com/IBM/sarama"
 )
@@ -20,4 +22,38 @@ func NextRecord(ctx context.Context, client sarama.Client, topic string, rg Rang
 		err = nil
 	}
 	return at, err
+}
+
+// Decodes fetches once at an offset, as sarama's consumer does, and returns the error if what comes cannot be decoded: its checksum is
+// wrong, its compression is unknown, or it is too large when it is decompressed. Other errors say nothing about that, and are answered
+// by ok false.
+func Decodes(client sarama.Client, topic string, partition int32, at int64) (ok bool, err error) {
+	p := &position{reader: &Reader{client: client, topic: topic}, partition: partition, at: at, bytes: client.Config().Consumer.Fetch.Default}
+	_, err = p.fetch()
+	switch {
+	case err == nil, errors.Is(err, sarama.ErrOffsetOutOfRange): // it is gone
+		return true, nil
+	case Undecodable(err):
+		return false, err
+	default:
+		return false, nil
+	}
+}
+
+// Undecodable reports whether an error of a fetch is none of a broker or of the way to it: then it is one of what has come.
+func Undecodable(err error) bool {
+	var answered sarama.KError
+	var broken net.Error
+	if err == nil || errors.As(err, &answered) || errors.As(err, &broken) {
+		return false
+	}
+	for _, e := range []error{
+		io.EOF, io.ErrClosedPipe, net.ErrClosed, context.Canceled, sarama.ErrNotConnected, sarama.ErrClosedClient, sarama.ErrOutOfBrokers, sarama.ErrShuttingDown,
+		sarama.ErrBrokerNotFound, sarama.ErrIncompleteResponse, sarama.ErrAlreadyConnected,
+	} {
+		if errors.Is(err, e) {
+			return false
+		}
+	}
+	return true
 }

@@ -132,7 +132,7 @@ func retry(ctx context.Context, f func() error) (err error) {
 func final(err error) bool {
 	for _, e := range []error{
 		sarama.ErrUnknownTopicOrPartition, sarama.ErrOffsetOutOfRange, sarama.ErrTopicAuthorizationFailed, sarama.ErrInvalidTopic,
-		sarama.ErrSASLAuthenticationFailed, sarama.ErrClosedClient, errOldFormat, errTooLarge,
+		sarama.ErrSASLAuthenticationFailed, sarama.ErrClosedClient, sarama.ErrDecompressedBatchTooLarge, errOldFormat, errTooLarge,
 	} {
 		if errors.Is(err, e) {
 			return true
