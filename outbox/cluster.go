@@ -3,7 +3,9 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -50,6 +52,7 @@ func (c *cluster) reach(ctx context.Context) error {
 	}
 	conf := *c.conf
 	conf.Net.DialTimeout, conf.Net.ReadTimeout = min(conf.Net.DialTimeout, metadataTimeout), min(conf.Net.ReadTimeout, metadataTimeout)
+	conf.ApiVersionsRequest = false // greet asks
 	dialer := kafkaconf.NewDialer(&conf)
 	defer context.AfterFunc(ctx, dialer.End)()
 	addrs := c.addresses()
@@ -67,15 +70,26 @@ func (c *cluster) reach(ctx context.Context) error {
 	return err
 }
 
-// greet connects, with all that belongs to it: TLS, SASL, the versions.
+// greet connects, with all that belongs to it, TLS and SASL, and asks something: a broker that is frozen still accepts connections.
 func greet(addr string, conf *sarama.Config) error {
 	b := sarama.NewBroker(addr)
 	if err := b.Open(conf); err != nil {
 		return err
 	}
-	_, err := b.Connected() // waits until it is open, or has failed
-	_ = b.Close()
-	return err
+	defer b.Close()
+	if _, err := b.Connected(); err != nil { // waits until it is open, or has failed
+		return err
+	}
+	res, err := b.ApiVersions(&sarama.ApiVersionsRequest{})
+	switch timedOut, _ := errors.AsType[net.Error](err); {
+	case timedOut != nil && timedOut.Timeout():
+		return fmt.Errorf("the broker %s accepts connections and has not answered for %v: %w", addr, conf.Net.ReadTimeout, err)
+	case err != nil:
+		return err
+	case res.ErrorCode != 0:
+		return sarama.KError(res.ErrorCode)
+	}
+	return nil
 }
 
 // open makes the client, which does no I/O.

@@ -11,6 +11,7 @@ import (
 type dispatcher struct {
 	*running
 	nextPoll time.Time
+	parking  parking
 	interval *backoff // between polls
 	paused   *backoff // while Kafka is away, or may be; nil if it is not
 	trouble  *backoff // between batches of which nothing could be sent
@@ -19,7 +20,7 @@ type dispatcher struct {
 
 func newDispatcher(r *running) *dispatcher {
 	return &dispatcher{
-		running: r, interval: newBackoff(r.cfg.PollInterval, r.cfg.IdleInterval), database: newBackoff(100*time.Millisecond, 5*time.Second),
+		running: r, parking: parking{}, interval: newBackoff(r.cfg.PollInterval, r.cfg.IdleInterval), database: newBackoff(100*time.Millisecond, 5*time.Second),
 		trouble: newBackoff(100*time.Millisecond, 10*time.Second),
 		paused:  newBackoff(250*time.Millisecond, 10*time.Second), // until the brokers have answered once
 	}
@@ -105,13 +106,18 @@ func (d *dispatcher) pause(err error) {
 func (d *dispatcher) poll(ctx context.Context) (found []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 	defer cancel()
-	err = d.cfg.Database.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		return tx.Query(ctx, d.sql.pending, nil, func(scan func(...any) error) error {
-			var bucket int64
-			if err := scan(&bucket); err != nil {
+	buckets, lasts := d.parking.lasts()
+	err = d.inTx(ctx, func(ctx context.Context, tx Tx) error {
+		return tx.Query(ctx, d.sql.pending, []any{numbers(buckets), numbers(lasts)}, func(scan func(...any) error) error {
+			var bucket, blocked int64
+			var last *int64
+			var sum *string
+			var fresh bool
+			if err := scan(&bucket, &last, &blocked, &sum, &fresh); err != nil {
 				return err
 			}
-			if !d.busy[bucket] {
+			now := bucketFacts{last: deref(last), blocked: blocked, sum: deref(sum)}
+			if !d.busy[bucket] && d.parking.open(bucket, now, fresh) {
 				found = append(found, bucket)
 			}
 			return nil
@@ -119,6 +125,13 @@ func (d *dispatcher) poll(ctx context.Context) (found []int64, err error) {
 	})
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) //nolint:gosec // no secret
 	return found, err
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 // handOut divides the buckets among the idle workers, and leaves some to other relays.
@@ -143,6 +156,9 @@ func (d *dispatcher) finished(res result) {
 	for _, b := range res.buckets {
 		delete(d.busy, b)
 	}
+	if res.err == nil {
+		d.parking.looked(res.locked, res.barren, res.took)
+	}
 	switch {
 	case res.err != nil:
 		d.status.failed(res.err)
@@ -159,7 +175,7 @@ func (d *dispatcher) finished(res result) {
 		d.interval.reset()
 		d.trouble.reset()
 		d.nextPoll = time.Time{}
-	case res.locked == 0:
+	case len(res.locked) == 0:
 		d.nextPoll = time.Now().Add(jitter(crowded))
 	}
 }

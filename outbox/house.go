@@ -20,6 +20,7 @@ func (r *running) keepHouse(ctx context.Context) {
 			err = r.cleanUp(ctx)
 			cleaned = time.Now()
 		}
+		r.status.looked(err)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -51,41 +52,81 @@ func (r *running) inTx(ctx context.Context, f func(ctx context.Context, tx Tx) e
 
 // look reads what Status tells of the table, checks the mode, and sweeps. It reports whether there is more to sweep.
 func (r *running) look(ctx context.Context) (more bool, err error) {
+	seen := look{at: time.Now()}
 	err = r.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		if err := r.checkMode(ctx, tx); err != nil {
 			return err
 		}
-		if err := r.measure(ctx, tx); err != nil {
+		if err := r.measure(ctx, tx, &seen); err != nil {
 			return err
 		}
 		more, err = r.sweep(ctx, tx)
 		return err
 	})
-	return more, err
+	if err != nil {
+		return false, err
+	}
+	if seen.large() {
+		r.countAll(ctx, &seen)
+	}
+	r.status.saw(seen)
+	return more, nil
 }
 
-func (r *running) measure(ctx context.Context, tx Tx) error {
-	var backlog, estimate, blocked, inFlight int64
-	err := tx.Query(ctx, r.sql.backlog, []any{r.tables.event}, func(scan func(...any) error) error {
-		return scan(&backlog, &estimate, &blocked, &inFlight)
-	})
-	if err != nil {
+// errReadOnly is why nothing can be sent by a database that answers.
+var errReadOnly = errors.New("the database is read-only, a standby for example: connect to the primary")
+
+// measure reads what Status tells of the table.
+func (r *running) measure(ctx context.Context, tx Tx, seen *look) error {
+	readOnly, err := r.count(ctx, tx, countLimit+1, seen)
+	switch {
+	case err != nil:
 		return err
-	}
-	if backlog > 10_000 {
-		backlog = max(backlog, estimate)
+	case readOnly:
+		return errReadOnly
 	}
 	var seconds *string
-	if err := tx.Query(ctx, r.sql.oldest, nil, func(scan func(...any) error) error { return scan(&seconds) }); err != nil {
+	var head *int64
+	if err := tx.Query(ctx, r.sql.oldest, nil, func(scan func(...any) error) error { return scan(&seconds, &head) }); err != nil {
 		return err
 	}
-	var oldest time.Duration
 	if seconds != nil {
 		age, _ := strconv.ParseFloat(*seconds, 64)
-		oldest = max(0, time.Duration(age*float64(time.Second)))
+		seen.oldest, seen.head = max(0, time.Duration(age*float64(time.Second))), deref(head)
 	}
-	r.status.saw(backlog, blocked, inFlight, oldest)
 	return nil
+}
+
+// countLimit is up to where rows are counted with each look.
+const countLimit = 10_000
+
+// count counts rows, so many of each state at most; 0 is no limit.
+func (r *running) count(ctx context.Context, tx Tx, limit int64, seen *look) (readOnly bool, err error) {
+	var most any
+	if limit > 0 {
+		most = strconv.FormatInt(limit, 10)
+	}
+	err = tx.Query(ctx, r.sql.backlog, []any{most}, func(scan func(...any) error) error {
+		return scan(&seen.backlog, &seen.blocked, &seen.inFlight, &readOnly)
+	})
+	return readOnly, err
+}
+
+// countAll counts all rows, unless that was done a moment ago or takes too long: an estimate is told then.
+func (r *running) countAll(ctx context.Context, seen *look) {
+	if !r.status.countAgain() {
+		r.status.estimate(seen)
+		return
+	}
+	begun, all := time.Now(), *seen
+	err := r.inTx(ctx, func(ctx context.Context, tx Tx) error {
+		_, err := r.count(ctx, tx, 0, &all)
+		return err
+	})
+	if err == nil {
+		*seen = all
+	}
+	r.status.counted(seen, err == nil, time.Since(begun))
 }
 
 // sweep deletes rows that were kept long enough, unless another relay is at it.

@@ -100,6 +100,7 @@ func (p *producer) identify(ctx context.Context) (err error) {
 	}
 	if !stop() {
 		p.retire()
+		err = fmt.Errorf("no broker has answered within %v", identifyTimeout)
 	}
 	if err != nil {
 		return fmt.Errorf("ask for a producer id: %w", err)

@@ -7,6 +7,7 @@ import (
 // row is a row of outbox_event on its way to Kafka.
 type row struct {
 	id        int64
+	at        string // its ctid, as long as it is locked
 	bucket    int64
 	epoch     int64 // of the lease, in two-phase mode
 	topic     string

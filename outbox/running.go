@@ -38,11 +38,13 @@ type running struct {
 type result struct {
 	worker  *worker
 	buckets []int64
-	locked  int   // buckets
-	done    int   // rows that need not be looked at again: sent or blocked
-	full    bool  // there may be more
-	kafka   error // if nothing could be sent
-	err     error // of the database
+	locked  []int64       // buckets
+	barren  []int64       // of these, buckets of whose rows none can be sent
+	took    time.Duration // to look for rows
+	done    int           // rows that need not be looked at again: sent or blocked
+	full    bool          // there may be more
+	kafka   error         // if nothing could be sent
+	err     error         // of the database
 }
 
 func newRunning(r *Relay) *running {
@@ -112,6 +114,7 @@ func (r *running) loop(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
 	r.startBackground(background)
+	r.status.begun()
 	r.status.running.Store(true)
 	defer r.status.running.Store(false)
 	d := newDispatcher(r)
@@ -150,6 +153,7 @@ func (r *running) close() {
 // startBackground starts what runs beside the batches.
 func (r *running) startBackground(ctx context.Context) {
 	r.background.Go(func() { r.keepHouse(ctx) })
+	r.background.Go(func() { r.watch(ctx) })
 	if r.cfg.Listener != nil {
 		r.background.Go(func() { r.listen(ctx) })
 	}

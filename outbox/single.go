@@ -37,9 +37,18 @@ func (b *batch) settle(ctx context.Context, tx Tx) error {
 		sql = b.sql.publish
 	}
 	if list := b.acknowledged(); len(list) > 0 {
-		if _, err := tx.Exec(ctx, sql, numbers(idsOf(list))); err != nil {
+		if _, err := tx.Exec(ctx, sql, textArray(placesOf(list))); err != nil {
 			return err
 		}
 	}
 	return b.block(ctx, tx)
+}
+
+// placesOf are where the rows stand in the table.
+func placesOf(rows []*row) []string {
+	list := make([]string, len(rows))
+	for i, r := range rows {
+		list[i] = r.at
+	}
+	return list
 }

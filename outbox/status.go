@@ -19,14 +19,28 @@ type Status struct {
 	LastError time.Time
 	Errors    int64
 
-	// Backlog estimates the rows that wait, exact up to 10,000; OldestAge is the age of the oldest. Blocked are rows that can never be
-	// sent as they are, each of which blocks its key, exact up to 10,000; InFlight are claimed by two-phase relays. All four are of the
-	// whole table, as of Seen, which is zero if it could not be looked at yet.
+	// Backlog counts the rows that wait; OldestAge is the age of the oldest that waits or is claimed. Blocked are rows that can never be
+	// sent as they are, each of which blocks its key; InFlight are claimed by two-phase relays. All four are of the whole table, as
+	// of Seen, which is zero if it could not be looked at yet. It is looked at every 5 seconds: when Fresh is false, they are what they
+	// were.
+	//
+	// The counts are exact as long as Estimated is false. Above 10,000 they are counted now and then, and Estimated is true between:
+	// they are those of the last count then, without what this Relay has sent since.
 	Backlog   int64
 	OldestAge time.Duration
 	Blocked   int64
 	InFlight  int64
+	Estimated bool
 	Seen      time.Time
+	Fresh     bool
+
+	// Acknowledged is when Kafka last acknowledged something that this Relay has sent, zero if it has not yet.
+	Acknowledged time.Time
+
+	// Trouble says why the relay does not do its work, and with which cause: there is no fresh evidence that it does. The table was not
+	// read for 10 seconds, or rows wait, and for 10 seconds Kafka has acknowledged none of them, nor has another relay sent
+	// any. "" if there is such evidence. It is logged when it begins and when it ends.
+	Trouble string
 
 	// Published counts the rows that this Relay has sent, and marked or deleted; PublishedPerSecond is over the last 10 seconds or so.
 	// BlockedHere counts those that it found to be unsendable.
@@ -53,6 +67,8 @@ type statusKeeper struct {
 
 	mu    sync.Mutex
 	now   Status
+	proof evidence
+	full  fullCount
 	rates []mark
 	wide  map[int64]int64 // by bucket: how much further to look, because of holds
 }
@@ -71,6 +87,11 @@ func (k *statusKeeper) snapshot() Status {
 	s := k.now
 	s.Running = k.running.Load()
 	k.markRate(time.Now())
+	now := time.Now()
+	s.Fresh = s.Running && !k.proof.stale(now)
+	if s.Running {
+		s.Trouble = k.proof.trouble(now, &s)
+	}
 	if first := k.rates[0]; time.Since(first.at) > 0 {
 		s.PublishedPerSecond = float64(s.Published-first.n) / time.Since(first.at).Seconds()
 	}
@@ -112,6 +133,7 @@ func (k *statusKeeper) sent(rows []*row, blocked int) {
 	defer k.mu.Unlock()
 	k.markRate(time.Now())
 	k.now.Published += int64(len(rows))
+	k.full.sent += int64(len(rows))
 	k.now.BlockedHere += int64(blocked)
 }
 
@@ -127,10 +149,55 @@ func (k *statusKeeper) returned(n int64) {
 	k.now.Returned += n
 }
 
-func (k *statusKeeper) saw(backlog, blocked, inFlight int64, oldest time.Duration) {
+func (k *statusKeeper) saw(l look) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.now.Backlog, k.now.Blocked, k.now.InFlight, k.now.OldestAge, k.now.Seen = backlog, blocked, inFlight, oldest, time.Now()
+	k.now.Backlog, k.now.Blocked, k.now.InFlight, k.now.Estimated, k.now.OldestAge, k.now.Seen = l.backlog, l.blocked, l.inFlight, l.estimated, l.oldest, l.at
+	k.proof.saw(l)
+}
+
+// begun notes the start of Run, looked the end of a look at the table, acknowledged an answer of Kafka.
+func (k *statusKeeper) begun() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.proof.since = time.Now()
+}
+
+func (k *statusKeeper) looked(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.proof.failure = err
+}
+
+func (k *statusKeeper) acknowledged() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.now.Acknowledged = time.Now()
+	k.proof.since = k.now.Acknowledged
+}
+
+// countAgain reports whether it is time to count all rows; counted notes the outcome, and estimate makes another from that.
+func (k *statusKeeper) countAgain() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !time.Now().Before(k.full.again)
+}
+
+func (k *statusKeeper) counted(l *look, all bool, took time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.full.again = time.Now().Add(max(time.Minute, 100*took))
+	if all {
+		k.full.look, k.full.sent = *l, 0
+		return
+	}
+	k.full.estimate(l)
+}
+
+func (k *statusKeeper) estimate(l *look) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.full.estimate(l)
 }
 
 // wider is the factor by which to look further into a bucket; widen sets it for the next time.

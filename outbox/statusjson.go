@@ -9,14 +9,25 @@ import (
 // Problem says in a few words why the outbox needs an operator, for package status; "" if it does not.
 func (s Status) Problem() string {
 	switch {
+	case !s.Running && s.Error != nil:
+		return "the relay does not run: " + s.Error.Error()
 	case !s.Running:
 		return "the relay does not run"
+	case s.Trouble != "":
+		return s.Trouble
 	case s.Paused:
-		return "Kafka is away: nothing is sent"
+		return "Kafka is away, nothing is sent"
 	case s.Seen.IsZero():
 		return "the table could not be looked at yet"
 	case s.Blocked > 0:
-		return fmt.Sprintf("%d rows are blocked: each holds back its key, see einmal outbox list -state BLOCKED", s.Blocked)
+		return fmt.Sprintf("%s%d rows are blocked: each holds back its key, see einmal outbox list -state BLOCKED", about(s.Estimated), s.Blocked)
+	}
+	return ""
+}
+
+func about(estimated bool) string {
+	if estimated {
+		return "about "
 	}
 	return ""
 }
@@ -25,7 +36,7 @@ func (s Status) Problem() string {
 func (s Status) MarshalJSON() ([]byte, error) {
 	j := statusJSON{
 		Kind: "outbox", Name: s.Name, Mode: s.Mode, Running: s.Running, Paused: s.Paused, Errors: s.Errors, LastErrorAt: instant(s.LastError),
-		Backlog: s.Backlog, OldestSeconds: s.OldestAge.Seconds(), Blocked: s.Blocked, InFlight: s.InFlight, Seen: instant(s.Seen),
+		Backlog: s.Backlog, OldestSeconds: s.OldestAge.Seconds(), Blocked: s.Blocked, InFlight: s.InFlight, Seen: instant(s.Seen), Estimated: s.Estimated, Fresh: s.Fresh, Acknowledged: instant(s.Acknowledged), Trouble: s.Trouble,
 		Published: s.Published, PublishedPerSecond: s.PublishedPerSecond, BlockedHere: s.BlockedHere, LeaseLost: s.LeaseLost, Returned: s.Returned,
 	}
 	if s.Error != nil {
@@ -47,7 +58,11 @@ type statusJSON struct {
 	OldestSeconds      float64    `json:"oldest_seconds"`
 	Blocked            int64      `json:"blocked"`
 	InFlight           int64      `json:"in_flight"`
+	Estimated          bool       `json:"estimated"`
 	Seen               *time.Time `json:"seen"`
+	Fresh              bool       `json:"fresh"`
+	Acknowledged       *time.Time `json:"acknowledged"`
+	Trouble            string     `json:"trouble,omitempty"`
 	Published          int64      `json:"published"`
 	PublishedPerSecond float64    `json:"published_per_second"`
 	BlockedHere        int64      `json:"blocked_here"`

@@ -41,6 +41,8 @@ func (w *worker) batch(ctx context.Context, buckets []int64) (res result) {
 type batch struct {
 	*worker
 	locked []int64
+	barren []int64       // of these, buckets of whose rows none can be sent
+	took   time.Duration // to look for rows
 	full   bool
 	rows   []*row // to be sent, in the order of their ids
 	unsent []*row // claimed, but behind a row that is somebody else's
@@ -52,7 +54,7 @@ type batch struct {
 }
 
 func (b *batch) result(buckets []int64) result {
-	res := result{worker: b.worker, buckets: buckets, locked: len(b.locked), full: b.full, err: b.dbErr}
+	res := result{worker: b.worker, buckets: buckets, locked: b.locked, barren: b.barren, took: b.took, full: b.full, err: b.dbErr}
 	sent := 0
 	for _, r := range b.rows {
 		if r.outcome == acked {
@@ -85,6 +87,7 @@ func (b *batch) candidates(ctx context.Context, tx Tx) error {
 		limits[i] = min(maxLook, each*b.status.wider(bucket))
 	}
 	var found []*row
+	begun := time.Now()
 	err := tx.Query(ctx, b.sql.candidates, []any{numbers(b.locked), numbers(limits)}, func(scan func(...any) error) error {
 		r := &row{}
 		found = append(found, r)
@@ -97,9 +100,13 @@ func (b *batch) candidates(ctx context.Context, tx Tx) error {
 	if err != nil {
 		return err
 	}
+	b.took = time.Since(begun)
 	slices.SortFunc(found, func(x, y *row) int { return cmp.Compare(x.id, y.id) })
 	taken := b.preflight(found)
 	for i, bucket := range b.locked {
+		if seen[bucket] == 0 {
+			b.barren = append(b.barren, bucket)
+		}
 		full := seen[bucket] == limits[i]
 		b.full = b.full || full
 		b.status.widen(bucket, full && taken[bucket] == 0)
@@ -235,7 +242,7 @@ func (b *batch) fetched(ctx context.Context, tx Tx, sql string, args ...any) err
 	err := tx.Query(ctx, sql, args, func(scan func(...any) error) error {
 		var now row
 		var headers []byte
-		if err := scan(&now.id, &now.topic, &now.key, &now.eventID, &now.payload, &headers); err != nil {
+		if err := scan(&now.id, &now.at, &now.topic, &now.key, &now.eventID, &now.payload, &headers); err != nil {
 			return err
 		}
 		r := byID[now.id]
@@ -243,7 +250,7 @@ func (b *batch) fetched(ctx context.Context, tx Tx, sql string, args ...any) err
 			return nil // changed by hand since it was looked at
 		}
 		delete(byID, r.id)
-		r.eventID, r.payload = now.eventID, now.payload
+		r.at, r.eventID, r.payload = now.at, now.eventID, now.payload
 		var err error
 		if r.headers, err = DecodeHeaders(headers); err != nil {
 			r.fail(err)
@@ -283,6 +290,9 @@ func (b *batch) send(ctx context.Context, timeout time.Duration) {
 	end(err)
 	b.kafka = cmp.Or(err, b.kafka)
 	places := map[place]bool{}
+	if slices.ContainsFunc(b.rows, func(r *row) bool { return r.outcome == acked }) {
+		b.status.acknowledged()
+	}
 	for _, r := range b.rows {
 		waits := r.outcome == notSent && r.err != nil
 		if r.outcome == failed {

@@ -26,9 +26,9 @@ var statusShow = command{
 	about: "Show what a running service knows of itself: partitions, outbox, dead letters.",
 	more: "The URL is where the service serves package status, http://billing:8080/status for example. A user and a password in it are sent and not\n" +
 		"shown; -env-token names a variable whose value is sent as a bearer token.\n\n" +
-		"The exit code is 0 if the service is healthy: all sections have answered, consumers are ready, relays run, reach Kafka and have no\n" +
-		"blocked rows, and none of the -max flags is exceeded. It is 1 if not, or if there is no answer. Dead letters and lag alone are no fault\n" +
-		"unless -max-dead or -max-lag says so.",
+		"The exit code is 0 if the service is healthy: all sections have answered, consumers are ready, relays run, have read their table and\n" +
+		"sent what waits within 10 s, and have no blocked rows, and none of the -max flags is exceeded. It is 1 if not, or if there is no\n" +
+		"answer. Dead letters and lag alone are no fault unless -max-dead or -max-lag says so.",
 	setup: func(flags *flag.FlagSet) action {
 		var limits statusLimits
 		limits.add(flags)
@@ -177,17 +177,21 @@ func (o *openFacts) since(now time.Time) float64 {
 }
 
 type outboxFacts struct {
-	Name          string  `json:"name"`
-	Mode          string  `json:"mode"`
-	Running       bool    `json:"running"`
-	Paused        bool    `json:"paused"`
-	LastError     string  `json:"last_error"`
-	Backlog       int64   `json:"backlog"`
-	OldestSeconds float64 `json:"oldest_seconds"`
-	Blocked       int64   `json:"blocked"`
-	InFlight      int64   `json:"in_flight"`
-	Published     int64   `json:"published"`
-	PerSecond     float64 `json:"published_per_second"`
+	Name          string     `json:"name"`
+	Mode          string     `json:"mode"`
+	Running       bool       `json:"running"`
+	Paused        bool       `json:"paused"`
+	LastError     string     `json:"last_error"`
+	Trouble       string     `json:"trouble"`
+	Estimated     bool       `json:"estimated"`
+	Fresh         bool       `json:"fresh"`
+	Seen          *time.Time `json:"seen"`
+	Backlog       int64      `json:"backlog"`
+	OldestSeconds float64    `json:"oldest_seconds"`
+	Blocked       int64      `json:"blocked"`
+	InFlight      int64      `json:"in_flight"`
+	Published     int64      `json:"published"`
+	PerSecond     float64    `json:"published_per_second"`
 }
 
 type deadTotals struct {

@@ -93,11 +93,24 @@ func (o *outboxFacts) print(b *bytes.Buffer) {
 	switch {
 	case o.Paused:
 		state = "Kafka is away"
+	case o.Running && o.Trouble != "":
+		state = "runs, and does not do its work"
 	case o.Running:
 		state = "running"
 	}
 	fmt.Fprintf(b, "outbox, relay %s, %s, %s\n", plain(o.Name), plain(o.Mode), state)
-	fmt.Fprintf(b, "  backlog %d, oldest %s, blocked %d, in flight %d, published %d, now %.1f/s\n", o.Backlog, ago(o.OldestSeconds), o.Blocked, o.InFlight, o.Published, o.PerSecond)
+	about, as := "", ""
+	if o.Estimated {
+		about = "about "
+	}
+	switch {
+	case o.Seen == nil:
+		as = " (the table was not looked at yet)"
+	case !o.Fresh:
+		as = " (as of " + o.Seen.Format(time.RFC3339) + ")"
+	}
+	fmt.Fprintf(b, "  backlog %s%d, oldest %s, blocked %d, in flight %d%s, published %d, now %.1f/s\n",
+		about, o.Backlog, ago(o.OldestSeconds), o.Blocked, o.InFlight, as, o.Published, o.PerSecond)
 	if o.LastError != "" {
 		fmt.Fprintf(b, "  last error: %s\n", plain(o.LastError))
 	}

@@ -46,7 +46,7 @@ func well() status.Sections {
 			}}, nil
 		},
 		"relay": func(context.Context) (any, error) {
-			return outbox.Status{Name: "a", Mode: outbox.SinglePhase, Running: true, Seen: time.Now(), Backlog: 3, OldestAge: time.Minute, Published: 100}, nil
+			return outbox.Status{Name: "a", Mode: outbox.SinglePhase, Running: true, Seen: time.Now(), Fresh: true, Backlog: 3, OldestAge: time.Minute, Published: 100}, nil
 		},
 		"dead": func(context.Context) (any, error) {
 			return &deadletter.Summary{Total: 3, Kinds: map[deadletter.Kind]int64{deadletter.KindGaveUp: 2, deadletter.KindPermanent: 1}}, nil
@@ -112,12 +112,18 @@ func TestStatusOfTrouble(t *testing.T) {
 		"x: starting": func(context.Context) (any, error) {
 			return consumer.Status{Phase: consumer.Starting, NotReady: "starting"}, nil
 		},
-		"x: Kafka is away":                   func(context.Context) (any, error) { return outbox.Status{Running: true, Paused: true}, nil },
+		"x: Kafka is away": func(context.Context) (any, error) { return outbox.Status{Running: true, Paused: true}, nil },
+		"x: the table was last read 40s ago": func(context.Context) (any, error) {
+			return outbox.Status{Running: true, Seen: time.Now().Add(-40 * time.Second), Trouble: "the table was last read 40s ago: refused", Backlog: 12_345, Estimated: true}, nil
+		},
 		"x: no status: the database is away": func(context.Context) (any, error) { return nil, errors.New("the database is away") },
 	} {
 		sections := well()
 		sections["x"] = section
 		einmal(t, "", "status", serve(t, status.Handler(sections, nil))).want(t, exitNo, "not healthy", says, "relay: outbox")
+		if strings.Contains(says, "table") {
+			einmal(t, "", "status", serve(t, status.Handler(sections, nil))).want(t, exitNo, "runs, and does not do its work", "backlog about 12345", "in flight 0 (as of 20")
+		}
 	}
 }
 

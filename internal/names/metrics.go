@@ -41,6 +41,7 @@ var (
 var (
 	OutboxRunning   = Instrument{"einmal.outbox.running", "{relay}", "1 while the relay runs, else 0."}
 	OutboxPaused    = Instrument{"einmal.outbox.paused", "{relay}", "1 while Kafka is away and nothing is claimed, else 0."}
+	OutboxHealthy   = Instrument{"einmal.outbox.healthy", "{relay}", "1 while there is fresh evidence that the relay does its work, else 0."}
 	OutboxBacklog   = Instrument{"einmal.outbox.backlog", "{event}", "Events in the table that wait; the same from each of its relays."}
 	OutboxOldestAge = Instrument{"einmal.outbox.oldest.age", "s", "Age of the oldest event that waits; the same from each relay."}
 	OutboxBlocked   = Instrument{"einmal.outbox.blocked", "{event}", "Events that can never be sent as they are; the same from each relay."}

@@ -28,7 +28,7 @@ func Register(r *outbox.Relay, cfg *Config) (stop func() error, err error) {
 	}
 	m := meter.New(cfg.MeterProvider, scope)
 	in := &instruments{
-		running: m.Gauge(names.OutboxRunning), paused: m.Gauge(names.OutboxPaused), backlog: m.Gauge(names.OutboxBacklog),
+		running: m.Gauge(names.OutboxRunning), paused: m.Gauge(names.OutboxPaused), healthy: m.Gauge(names.OutboxHealthy), backlog: m.Gauge(names.OutboxBacklog),
 		blocked: m.Gauge(names.OutboxBlocked), inFlight: m.Gauge(names.OutboxInFlight),
 		oldest: m.GaugeSeconds(names.OutboxOldestAge), seen: m.GaugeSeconds(names.OutboxSeenAge),
 		published: m.ObservedCounter(names.OutboxPublished), lost: m.ObservedCounter(names.OutboxLeaseLost),
@@ -38,25 +38,28 @@ func Register(r *outbox.Relay, cfg *Config) (stop func() error, err error) {
 }
 
 type instruments struct {
-	running, paused, backlog, blocked, inFlight metric.Int64ObservableGauge
-	oldest, seen                                metric.Float64ObservableGauge
-	published, lost, returned, errors           metric.Int64ObservableCounter
+	running, paused, healthy, backlog, blocked, inFlight metric.Int64ObservableGauge
+	oldest, seen                                         metric.Float64ObservableGauge
+	published, lost, returned, errors                    metric.Int64ObservableCounter
 }
 
 func (in *instruments) observe(o metric.Observer, s outbox.Status, now time.Time) {
 	with := metric.WithAttributeSet(attribute.NewSet(names.OutboxMode.String(string(s.Mode))))
 	o.ObserveInt64(in.running, meter.One(s.Running), with)
 	o.ObserveInt64(in.paused, meter.One(s.Paused), with)
+	o.ObserveInt64(in.healthy, meter.One(s.Running && s.Trouble == ""), with)
 	o.ObserveInt64(in.published, s.Published, with)
 	o.ObserveInt64(in.lost, s.LeaseLost, with)
 	o.ObserveInt64(in.returned, s.Returned, with)
 	o.ObserveInt64(in.errors, s.Errors, with)
-	if s.Seen.IsZero() {
-		return // of the table nothing is known yet: no number is better than a wrong 0
+	if !s.Seen.IsZero() {
+		o.ObserveFloat64(in.seen, now.Sub(s.Seen).Seconds(), with)
+	}
+	if !s.Fresh {
+		return // of the table nothing is known now: no number is better than a wrong one
 	}
 	o.ObserveInt64(in.backlog, s.Backlog, with)
 	o.ObserveInt64(in.blocked, s.Blocked, with)
 	o.ObserveInt64(in.inFlight, s.InFlight, with)
 	o.ObserveFloat64(in.oldest, s.OldestAge.Seconds(), with)
-	o.ObserveFloat64(in.seen, now.Sub(s.Seen).Seconds(), with)
 }
