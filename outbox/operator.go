@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +41,7 @@ type Filter struct {
 	Numbers []int64
 	State   State
 	Topic   string
-	Limit   int // DefaultLimit if it is 0
+	Limit   int // List: DefaultLimit if it is 0. Retry and Discard: all if it is 0
 }
 
 // DefaultLimit is how many rows List returns.
@@ -51,13 +50,19 @@ const DefaultLimit = 100
 // Operator looks at the outbox and repairs it. It is safe for concurrent use, and beside relays: what changes a row holds the lock of its
 // bucket, so that nothing of the key is on its way to Kafka meanwhile.
 type Operator struct {
-	db     Database
-	tables tables
+	db       Database
+	tables   tables
+	progress func(changed int64)
 }
 
 // NewOperator returns an Operator. Tables says where the tables are; nil is the search_path.
 func NewOperator(db Database, tables *schema.Config) *Operator {
-	return &Operator{db, newTables(tables)}
+	return &Operator{db: db, tables: newTables(tables)}
+}
+
+// WithProgress returns an Operator that calls f while Retry and Discard work, with how many rows are changed.
+func (o *Operator) WithProgress(f func(changed int64)) *Operator {
+	return &Operator{o.db, o.tables, f}
 }
 
 // ErrNoRow is wrapped by the errors for a row that is not there, or not in a state that allows what was asked.
@@ -140,62 +145,6 @@ func (o *Operator) read(ctx context.Context, tx Tx, number int64) (row Row, err 
 	return row, err
 }
 
-// Retry has blocked and discarded rows sent again, in their place in the order of their keys, and returns how many. A discarded row comes
-// after what was sent of its key meanwhile.
-func (o *Operator) Retry(ctx context.Context, f Filter) (int64, error) {
-	return o.change(ctx, f, []State{Blocked, Dead}, `status = 'PENDING', claims = 0, last_error = null`)
-}
-
-// Discard gives rows up that are blocked or wait, so that the later ones of their keys go on, and returns how many. They stay in the
-// table, with the reason, which must say who and why.
-func (o *Operator) Discard(ctx context.Context, f Filter, reason string) (int64, error) {
-	if strings.TrimSpace(reason) == "" {
-		return 0, errors.New("outbox: a reason is needed to discard events")
-	}
-	return o.change(ctx, f, []State{Blocked, Pending}, `status = 'DEAD', last_error = $1::text`, reason)
-}
-
-// change changes rows in certain states, bucket by bucket.
-func (o *Operator) change(ctx context.Context, f Filter, states []State, set string, args ...any) (n int64, err error) {
-	if f.State != "" && !slices.Contains(states, f.State) {
-		return 0, fmt.Errorf("outbox: rows that are %s cannot be changed so, only those that are %v", f.State, states)
-	}
-	if len(f.Numbers) == 0 && f.State == "" && f.Topic == "" {
-		return 0, errors.New("outbox: the filter chooses all rows: name their numbers, their state or their topic")
-	}
-	if f.Limit <= 0 {
-		f.Limit = 100_000
-	}
-	names := make([]string, len(states))
-	for i, s := range states {
-		names[i] = "'" + string(s) + "'"
-	}
-	in := " and status in (" + strings.Join(names, ", ") + ")"
-	where, whereArgs := f.sql()
-	buckets := map[int64][]int64{}
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		return tx.Query(ctx, o.tables.in(`select bucket::bigint, id from {event} where `+where+in+fmt.Sprintf(` order by id limit %d`, f.Limit)), whereArgs,
-			func(scan func(...any) error) error {
-				var bucket, id int64
-				err := scan(&bucket, &id)
-				buckets[bucket] = append(buckets[bucket], id)
-				return err
-			})
-	})
-	for bucket, ids := range buckets {
-		if err != nil {
-			break
-		}
-		var changed int64
-		changed, err = o.inBucket(ctx, bucket, func(ctx context.Context, tx Tx) (int64, error) {
-			sql := fmt.Sprintf(`update {event} set %s where id = any($%d::text::bigint[])%s`, set, len(args)+1, in)
-			return tx.Exec(ctx, o.tables.in(sql), append(slices.Clone(args), numbers(ids))...)
-		})
-		n += changed
-	}
-	return n, err
-}
-
 // inBucket runs f when nobody sends what is in the bucket.
 func (o *Operator) inBucket(ctx context.Context, bucket int64, f func(ctx context.Context, tx Tx) (int64, error)) (n int64, err error) {
 	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
@@ -273,6 +222,19 @@ func nullable(b []byte) any {
 		return nil
 	}
 	return b
+}
+
+// Mode says how the table is sent, "" if no relay has run yet.
+func (o *Operator) Mode(ctx context.Context) (mode Mode, err error) {
+	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		return tx.Query(ctx, o.tables.in(`select mode from {mode}`), nil, func(scan func(...any) error) error {
+			var text string
+			err := scan(&text)
+			mode = Mode(text)
+			return err
+		})
+	})
+	return mode, err
 }
 
 // SwitchMode changes how the table is sent. All relays must have been stopped: the error says which is still at work. What a two-phase

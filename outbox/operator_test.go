@@ -173,3 +173,69 @@ func TestModeSwitchedUnderARelay(t *testing.T) {
 		})
 	}
 }
+
+// A filter without states takes what failed, and nothing that is well or that a person has decided.
+func TestOperatorTakesWhatFailed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	_, db := drivers[0].open(t, f.url, nil)
+	op := outbox.NewOperator(db, nil)
+	fill := func() {
+		f.exec("truncate outbox_event")
+		f.exec("insert into outbox_event (event_id, topic, status, last_error) select s, 't', s, 'ann: ' || s from unnest(array['PENDING', 'PUBLISHING', 'PUBLISHED', 'BLOCKED', 'DEAD']) s")
+	}
+	became := func() string {
+		return value[string](f, "select string_agg(event_id || ' ' || status, ', ' order by event_id) from outbox_event where status <> event_id")
+	}
+	fill()
+	if n, err := op.Discard(t.Context(), outbox.Filter{Topic: "t"}, "bob"); n != 1 || err != nil || became() != "BLOCKED DEAD" {
+		t.Errorf("Discard() = %d, %v: %s", n, err, became())
+	}
+	fill()
+	if n, err := op.Retry(t.Context(), outbox.Filter{Topic: "t"}); n != 1 || err != nil || became() != "BLOCKED PENDING" {
+		t.Errorf("Retry() = %d, %v: %s", n, err, became())
+	}
+	if reason := value[string](f, "select last_error from outbox_event where event_id = 'DEAD'"); reason != "ann: DEAD" {
+		t.Errorf("the reason is %q", reason)
+	}
+	fill()
+	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Dead}); n != 1 || err != nil || became() != "DEAD PENDING" {
+		t.Errorf("Retry() = %d, %v: %s", n, err, became())
+	}
+	fill()
+	if n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Pending}, "bob"); n != 1 || err != nil || became() != "PENDING DEAD" {
+		t.Errorf("Discard() = %d, %v: %s", n, err, became())
+	}
+	for _, c := range []outbox.Change{outbox.ToRetry, outbox.ToDiscard} {
+		groups, err := op.Preview(t.Context(), c, outbox.Filter{Topic: "t"})
+		if want := map[outbox.Change]int{outbox.ToRetry: 1, outbox.ToDiscard: 0}[c]; err != nil || len(groups) != want {
+			t.Errorf("Preview(%s) = %+v, %v", c, groups, err)
+		}
+	}
+	if _, err := op.Preview(t.Context(), "forget", outbox.Filter{Topic: "t"}); err == nil {
+		t.Error("an unknown change")
+	}
+}
+
+// Of however many rows, all are changed, or as many as Limit says, the first ones; and what comes meanwhile is left alone.
+func TestOperatorChangesAll(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	_, db := drivers[0].open(t, f.url, nil)
+	const rows = 12_345
+	f.exec("insert into outbox_event (event_id, topic, partition_key, status) select n::text, 't', (n % 100)::text::bytea, 'BLOCKED' from generate_series(1, $1::int) n", rows)
+	var told []int64
+	op := outbox.NewOperator(db, nil).WithProgress(func(n int64) { told = append(told, n) })
+	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Blocked, Limit: 7000}); n != 7000 || err != nil {
+		t.Fatalf("Retry() = %d, %v", n, err)
+	}
+	if n := value[int](f, "select count(*) from outbox_event where status = 'PENDING' and id <= 7000"); n != 7000 {
+		t.Errorf("%d of the first 7000 are sent again", n)
+	}
+	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Blocked}); n != rows-7000 || err != nil {
+		t.Fatalf("Retry() = %d, %v", n, err)
+	}
+	if len(told) < 4 || told[len(told)-1] != rows-7000 {
+		t.Errorf("it has told %d times", len(told))
+	}
+}

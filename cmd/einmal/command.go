@@ -24,6 +24,8 @@ var commands = []command{
 	outboxShow,
 	outboxRetry,
 	outboxDiscard,
+	outboxEdit,
+	outboxMode,
 	statusShow,
 	replayCheck,
 	version,

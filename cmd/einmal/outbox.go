@@ -70,7 +70,8 @@ func (f *outboxFlags) with(ctx context.Context, env *environment, do func(ctx co
 var outboxList = command{
 	name: "outbox list", args: "[number...]",
 	about: "List events of the outbox in their order, without their values.",
-	more:  "The flags restrict what is listed; together they all must hold. -state BLOCKED lists what an operator has to look at.",
+	more: "The flags restrict what is listed; together they all must hold. -state BLOCKED lists what an operator has to look at.\n\n" +
+		"example: einmal outbox list -state BLOCKED -topic orders",
 	setup: func(flags *flag.FlagSet) action {
 		var rows outboxFlags
 		rows.add(flags)
@@ -121,6 +122,7 @@ type rowFacts struct {
 	EventID   string    `json:"event_id"`
 	Topic     string    `json:"topic"`
 	State     string    `json:"state"`
+	Partition *int32    `json:"partition"` // that the event names
 	Bucket    int       `json:"bucket"`
 	CreatedAt time.Time `json:"created_at"`
 	Attempts  int       `json:"attempts"`
@@ -129,13 +131,14 @@ type rowFacts struct {
 }
 
 func rowFactsOf(r outbox.Row) rowFacts {
-	return rowFacts{r.Number, r.Event.ID, r.Event.Topic, string(r.State), r.Bucket, r.CreatedAt, r.Attempts, r.Claims, r.LastError}
+	return rowFacts{r.Number, r.Event.ID, r.Event.Topic, string(r.State), r.Event.Partition, r.Bucket, r.CreatedAt, r.Attempts, r.Claims, r.LastError}
 }
 
 var outboxShow = command{
 	name: "outbox show", args: "number...",
 	about: "Show events of the outbox, as JSON.",
-	more:  "With -message also the key, the value and the headers, in base64. Mind who looks over your shoulder.",
+	more: "With -message also the key, the value and the headers, in base64. Mind who looks over your shoulder.\n\n" +
+		"example: einmal outbox show -message 4711",
 	setup: func(flags *flag.FlagSet) action {
 		var rows outboxFlags
 		rows.tables.add(flags)
@@ -167,53 +170,6 @@ var outboxShow = command{
 					}
 				}
 				return nil
-			})
-		}
-	},
-}
-
-var outboxRetry = command{
-	name: "outbox retry", args: "[number...]",
-	about: "Have blocked or discarded events sent again.",
-	more: "The flags and numbers say which. An event that was blocked goes in its place in the order of its key; one that was discarded comes after what\n" +
-		"was sent of its key meanwhile.",
-	setup: func(flags *flag.FlagSet) action {
-		var rows outboxFlags
-		rows.add(flags)
-		return func(ctx context.Context, env *environment, args []string) error {
-			if some, err := rows.complete(args); err != nil || !some {
-				return cmp.Or(err, usagef("say which: by numbers, -state BLOCKED, or -topic"))
-			}
-			return rows.with(ctx, env, func(ctx context.Context, o *outbox.Operator) error {
-				n, err := o.Retry(ctx, rows.filter)
-				fmt.Fprintf(env.stdout, "to be sent again: %d\n", n)
-				return err
-			})
-		}
-	},
-}
-
-var outboxDiscard = command{
-	name: "outbox discard", args: "[number...]",
-	about: "Give events up, so that the later ones of their keys go on.",
-	more:  "The flags and numbers say which; only what is blocked or waits can be given up. The rows stay, in the state DEAD, with the reason.",
-	setup: func(flags *flag.FlagSet) action {
-		var rows outboxFlags
-		rows.add(flags)
-		reason := flags.String("reason", "", "who gives them up, and why")
-		return func(ctx context.Context, env *environment, args []string) error {
-			switch some, err := rows.complete(args); {
-			case err != nil:
-				return err
-			case !some:
-				return usagef("say which: by numbers, -state BLOCKED, or -topic")
-			case *reason == "":
-				return usagef("-reason is missing: who gives them up, and why")
-			}
-			return rows.with(ctx, env, func(ctx context.Context, o *outbox.Operator) error {
-				n, err := o.Discard(ctx, rows.filter, *reason)
-				fmt.Fprintf(env.stdout, "discarded: %d\n", n)
-				return err
 			})
 		}
 	},
