@@ -83,7 +83,7 @@ func TestClockSetBackUnderADeadRelay(t *testing.T) {
 	b.shift("-1 hour")
 	r := start(t, cfg)
 	b.insert("2")
-	must(t, b.write(t.Context(), commit, outbox.Event{ID: "other", Topic: b.topic, Key: []byte("other")}))
+	must(t, b.write(t.Context(), commit, outbox.Event{ID: "other", Topic: b.topic, Key: b.elsewhere()}))
 	eventually(t, "other buckets go on", func() bool { return r.Status().Published == 1 })
 	if n := b.rows("event_id in ('1', '2')"); n != 2 {
 		t.Errorf("%d rows of the leased bucket are left", n)
@@ -137,4 +137,11 @@ func TestWrongClockOfTheRelay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// elsewhere is a key that is not in the bucket of the rows that there are.
+func (b *bench) elsewhere() []byte {
+	b.t.Helper()
+	return value[[]byte](b.fixture, `select k::text::bytea from generate_series(1, 1000) k
+		where (hashtextextended($1::text || chr(31) || encode(k::text::bytea, 'hex'), 0) & 63)::smallint not in (select bucket from outbox_event) limit 1`, b.topic)
 }

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -90,4 +91,53 @@ type refused struct{ url string }
 func (r refused) InTx(ctx context.Context, _ func(ctx context.Context, tx outbox.Tx) error) error {
 	_, err := pgx.Connect(ctx, r.url)
 	return err
+}
+
+// A role that lacks a right on one of the tables: Run says at once what to grant.
+func TestRightsMissing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	role := strings.ToLower("relay_" + rand.Text()[:10])
+	b.exec("create role " + role)
+	t.Cleanup(func() {
+		_, _ = b.Exec(context.Background(), "drop owned by "+role)
+		_, _ = b.Exec(context.Background(), "drop role "+role)
+	})
+	b.exec("grant usage on schema " + value[string](b.fixture, "select quote_ident(current_schema())") + " to " + role)
+	_, db := drivers[0].open(t, b.url+"&role="+role, nil)
+	all := []string{"select on outbox_event", "insert on outbox_event", "update on outbox_event", "delete on outbox_event"}
+	for i, missing := range []string{"outbox_event", "select on outbox_event", "update on outbox_event", "delete on outbox_event", "outbox_mode", "outbox_lease"} {
+		b.exec("revoke all on outbox_event, outbox_lease, outbox_mode from " + role)
+		for _, right := range append(all, "all on outbox_lease", "all on outbox_mode") {
+			if !strings.Contains(right, missing) {
+				b.exec("grant " + right + " to " + role)
+			}
+		}
+		cfg := b.config(outbox.TwoPhase)
+		cfg.Database = db
+		r, err := outbox.New(cfg)
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := r.Run(ctx); err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_event") {
+			t.Errorf("%d, without %s: Run() = %v", i, missing, err)
+		}
+		cancel()
+	}
+}
+
+// A database that is read-only at the start, while another server takes over, is waited for.
+func TestReadOnlyAtTheStart(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			f := newFaultyDatabase(t)
+			f.readOnly.Store(true)
+			f.insert("1")
+			r := start(t, f.faultyConfig(mode))
+			eventually(t, "it waits, and says for what", func() bool { return strings.Contains(r.Status().Problem(), "read-only") })
+			f.readOnly.Store(false)
+			eventually(t, "it is sent", func() bool { return f.rows("true") == 0 })
+		})
+	}
 }

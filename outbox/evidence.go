@@ -109,6 +109,7 @@ func (r *running) watch(ctx context.Context) {
 			r.log.Info("outbox: the relay does its work again", slog.Duration("after", time.Since(since)))
 			since = time.Time{}
 		}
+		r.blockedLog.flush(false)
 		sleep(ctx, time.Second)
 	}
 }

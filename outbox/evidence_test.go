@@ -50,7 +50,8 @@ func (o *output) has(text string) bool {
 	return strings.Contains(o.b.String(), text)
 }
 
-func newFaulty(t *testing.T, mode outbox.Mode) *faulty {
+// newFaultyDatabase has no relay yet.
+func newFaultyDatabase(t *testing.T) *faulty {
 	t.Helper()
 	f := &faulty{bench: newBench(t, 1)}
 	pc, err := pgxpool.ParseConfig(f.url)
@@ -63,12 +64,23 @@ func newFaulty(t *testing.T, mode outbox.Mode) *faulty {
 	pool, err := pgxpool.NewWithConfig(context.Background(), pc)
 	must(t, err)
 	t.Cleanup(pool.Close)
+	f.db = pgxoutbox.NewDatabase(pool)
+	return f
+}
+
+func (f *faulty) faultyConfig(mode outbox.Mode) outbox.Config {
 	cfg := f.config(mode)
-	cfg.Database, cfg.Logger = pgxoutbox.NewDatabase(pool), slog.New(slog.NewTextHandler(&f.log, nil))
+	cfg.Logger = slog.New(slog.NewTextHandler(&f.log, nil))
 	cfg.Sarama = func(c *sarama.Config) { c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, &f.kafka }
-	f.relay = start(t, cfg)
+	return cfg
+}
+
+func newFaulty(t *testing.T, mode outbox.Mode) *faulty {
+	t.Helper()
+	f := newFaultyDatabase(t)
+	f.relay = start(t, f.faultyConfig(mode))
 	reader := sdkmetric.NewManualReader()
-	_, err = outboxmetrics.Register(f.relay, &outboxmetrics.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	_, err := outboxmetrics.Register(f.relay, &outboxmetrics.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 	must(t, err)
 	f.gauges = func() map[string]float64 { return gauges(t, reader) }
 	return f

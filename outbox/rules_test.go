@@ -43,18 +43,25 @@ func (b *bench) config(mode outbox.Mode) outbox.Config {
 // start starts a relay, which is stopped when the test ends.
 func start(t testing.TB, cfg outbox.Config) *outbox.Relay {
 	t.Helper()
+	r, stop := run(t, cfg)
+	t.Cleanup(stop)
+	return r
+}
+
+// run starts a relay, which stop stops.
+func run(t testing.TB, cfg outbox.Config) (r *outbox.Relay, stop func()) {
+	t.Helper()
 	r, err := outbox.New(cfg)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	t.Cleanup(func() {
+	return r, func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run() = %v", err)
 		}
-	})
-	return r
+	}
 }
 
 func (b *bench) rows(where string) int {

@@ -25,9 +25,11 @@ type running struct {
 	log     *slog.Logger
 	cluster *cluster
 	holds   holds
-	done    chan result // of workers
-	idle    []*worker
-	busy    map[int64]bool // buckets in work
+
+	blockedLog blockedLog
+	done       chan result // of workers
+	idle       []*worker
+	busy       map[int64]bool // buckets in work
 
 	background sync.WaitGroup
 	stop       context.CancelFunc // of the background
@@ -48,8 +50,9 @@ type result struct {
 }
 
 func newRunning(r *Relay) *running {
+	log := r.cfg.Logger.With(slog.String("relay", r.cfg.Name))
 	run := &running{
-		Relay: r, log: r.cfg.Logger.With(slog.String("relay", r.cfg.Name)), cluster: newCluster(r.cfg.Brokers, r.conf),
+		Relay: r, log: log, blockedLog: blockedLog{log: log}, cluster: newCluster(r.cfg.Brokers, r.conf),
 		holds: holds{until: map[place]hold{}}, done: make(chan result), busy: map[int64]bool{}, fatal: make(chan error, 1),
 	}
 	for range r.cfg.Workers {
@@ -71,8 +74,11 @@ func (r *running) start(ctx context.Context) error {
 		if isMisconfigured(err) {
 			return err
 		}
+		if sqlstate.Of(err) == "25006" { // it is so while another server takes over
+			err = fmt.Errorf("%w: %w", errReadOnly, err)
+		}
 		r.status.failed(err)
-		r.log.Warn("outbox: the database does not answer, waiting for it", slog.Any("error", err))
+		r.log.Warn("outbox: the database does not answer, or takes no writes: waiting for it", slog.Any("error", err))
 		sleep(ctx, wait.next())
 	}
 }
@@ -90,8 +96,10 @@ func (r *running) prepare(ctx context.Context) error {
 				return r.explained(err)
 			}
 		}
-		if _, err := tx.Exec(ctx, r.sql.columns); err != nil {
-			return r.explained(err)
+		for _, sql := range r.sql.rights {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return r.explained(err)
+			}
 		}
 		return r.checkMode(ctx, tx)
 	})
@@ -142,6 +150,7 @@ func (r *running) close() {
 		r.stop()
 	}
 	r.background.Wait()
+	r.blockedLog.flush(true)
 	for _, w := range r.idle {
 		if w.producer != nil {
 			w.producer.close()
@@ -204,7 +213,7 @@ func isMisconfigured(err error) bool {
 		return true
 	}
 	switch code := sqlstate.Of(err); code {
-	case "42P01", "42703", "42501", "3F000", "28P01", "28000", "3D000", "25006":
+	case "42P01", "42703", "42501", "3F000", "28P01", "28000", "3D000":
 		return true
 	}
 	return false
@@ -216,7 +225,7 @@ func (r *running) explained(err error) error {
 	case "42P01", "42703", "3F000":
 		return fmt.Errorf("%w: run the SQL of schema.Postgres.SQL(cfg, schema.Outbox)", err)
 	case "42501":
-		return fmt.Errorf("%w: grant select, insert, update and delete on %s, %s and %s to the relay's role", err, r.tables.event, r.tables.lease, r.tables.mode)
+		return fmt.Errorf("%w: GRANT SELECT, INSERT, UPDATE, DELETE ON %s, %s, %s TO the relay's role", err, r.tables.event, r.tables.lease, r.tables.mode)
 	}
 	return err
 }

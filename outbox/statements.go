@@ -16,7 +16,8 @@ type statements struct {
 	lease, takeBack, claim                     string
 	markDelete, markPublish, giveBack, unlease string
 	cleanUp, sweep, sweepLock                  string
-	declare, columns, mode, seed               string
+	declare, mode, seed                        string
+	rights                                     []string
 	backlog, oldest                            string
 }
 
@@ -104,7 +105,7 @@ update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.statu
   where status = 'PUBLISHED' and published_at < clock_timestamp() - $1::text::interval order by published_at limit 5000 for update skip locked))`),
 
 		declare: t.in(`insert into {mode} (mode) values ('` + string(mode) + `') on conflict (only_row) do nothing`),
-		columns: t.in(`select partition, claims from {event} where false`), // of all versions of the table
+		rights:  rights(t, mode),
 		mode:    t.in(`select mode from {mode}`),
 		seed:    t.in(`insert into {lease} (bucket) select generate_series(0, 63) on conflict (bucket) do nothing`),
 
@@ -117,6 +118,18 @@ update {event} o set ` + returned("$1") + ` from s where o.id = s.id and o.statu
   (select o.id, o.created_at from {event} o where o.status = 'PENDING' and ` + inBucket("o") + ` order by o.bucket, o.id limit 1) union all
   (select o.id, o.created_at from {event} o where o.status = 'PUBLISHING' and ` + inBucket("o") + ` order by o.bucket, o.id limit 1)) as c`),
 	}
+}
+
+// rights are statements that touch nothing, and need the columns and the rights that the others do.
+func rights(t tables, mode Mode) []string {
+	list := []string{
+		t.in(`select partition, claims from {event} where false for no key update`), t.in(`update {event} set status = status where false`),
+		t.in(`delete from {event} where false`),
+	}
+	if mode == TwoPhase {
+		list = append(list, t.in(`update {lease} set epoch = epoch where false`))
+	}
+	return list
 }
 
 // inBucket finds the rows of b.bucket. It is no =, by which the planner would know that the order by bucket and id is that by id: it could read

@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
-
-	"github.com/einmal-go/einmal/internal/names"
 )
 
 // worker sends one batch at a time.
@@ -354,9 +351,8 @@ func (b *batch) block(ctx context.Context, tx Tx) error {
 	texts := make([]string, len(failed))
 	for i, r := range failed {
 		texts[i] = r.err.Error()
-		b.log.Error("outbox: an event cannot be sent; it blocks its key until it is retried or discarded",
-			slog.Int64("id", r.id), slog.String(string(names.Topic), r.topic), slog.Any("error", r.err))
 	}
+	b.blockedLog.add(failed)
 	_, err := tx.Exec(ctx, b.sql.block, numbers(idsOf(failed)), numbers(epochsOf(failed)), textArray(texts))
 	return err
 }
