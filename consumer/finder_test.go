@@ -54,7 +54,7 @@ func (l *logBuffer) says(texts ...string) bool {
 }
 
 // runs starts a Consumer, which goes on until the test ends.
-func runs(t *testing.T, cfg Config) {
+func runs(t *testing.T, cfg Config) *Consumer {
 	t.Helper()
 	c, err := New(cfg)
 	if err != nil {
@@ -69,6 +69,7 @@ func runs(t *testing.T, cfg Config) {
 			t.Error(err)
 		}
 	})
+	return c
 }
 
 var ignore = HandlerFunc(func(context.Context, *Message) error { return nil })

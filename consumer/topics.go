@@ -26,11 +26,13 @@ type topicWatch struct {
 // topic when it goes and when it comes back.
 func (m *membership) existing() []string {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(m.topics)) {
-		err := m.client.RefreshMetadata(name)
-		gone := errors.Is(err, sarama.ErrUnknownTopicOrPartition)
+	all := slices.Sorted(maps.Keys(m.topics))
+	_ = m.client.RefreshMetadata(all...) // one request; what is wrong with a topic is told below
+	for _, name := range all {
 		reason := ""
-		switch partitions, err := m.client.Partitions(name); {
+		partitions, err := m.client.Partitions(name) // asks again for a topic that no broker has told about
+		gone := errors.Is(err, sarama.ErrUnknownTopicOrPartition)
+		switch {
 		case gone:
 			reason = "no broker knows it: it was deleted, or is not known everywhere yet"
 		case err != nil || len(partitions) == 0:
