@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/nils"
 )
 
 // topic is a Topic in its final form: the chain composed, the defaults filled in.
@@ -69,7 +71,7 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	if h == nil {
 		return errors.New("Handler is missing: set Topic.Handler")
 	}
-	if isNil(h) {
+	if nils.Is(h) {
 		return fmt.Errorf("Handler is a nil %s: set Topic.Handler", strings.TrimPrefix(fmt.Sprintf("%T", h), "consumer."))
 	}
 	links, err := Compose(h, mws)
@@ -97,7 +99,7 @@ func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) is nil: remove it", i)
 		}
 		next := h
-		if h = mw(next); h == nil || isNil(h) {
+		if h = mw(next); nils.Is(h) {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) returned a nil Handler: it must return a handler that calls the next one", i)
 		}
 		if !same(h, next) { // a middleware that is switched off returns next itself
@@ -106,12 +108,6 @@ func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 	}
 	slices.Reverse(links)
 	return links, nil
-}
-
-// isNil reports whether h is a pointer or a func that is nil: it would panic at the first message.
-func isNil(h Handler) bool {
-	v := reflect.ValueOf(h)
-	return (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
 }
 
 // embedsConsumer reports whether a type has the methods of a Consumer because that is embedded in it.

@@ -16,6 +16,33 @@ const DefaultEventIDHeader = "event-id"
 // ErrNoEventID is wrapped by the error for a message in which the id of its event is missing, empty or unreadable.
 var ErrNoEventID = errors.New("no event id")
 
+// eventIDMistake is the error of a function for Topic.EventID that was made of arguments which cannot be meant. New finds it.
+type eventIDMistake string
+
+func (e eventIDMistake) Error() string { return string(e) }
+
+// probe is the message with which New asks whether a Topic.EventID was made by mistake.
+var probe = &Message{}
+
+// mistaken returns a function for Topic.EventID that fails with a mistake.
+func mistaken(text string) func(*Message) (string, error) {
+	err := fmt.Errorf("%w: %w", ErrNoEventID, eventIDMistake(text))
+	return func(*Message) (string, error) { return "", err }
+}
+
+// eventIDMistakes returns what is wrong with a function for Topic.EventID itself. One of the user's own, which is called too, may panic
+// at a message that has nothing in it.
+func eventIDMistakes(eventID func(*Message) (string, error)) (mistakes []error) {
+	defer func() { _ = recover() }()
+	_, err := eventID(probe)
+	for _, err := range flatten(err) {
+		if mistake, ok := errors.AsType[eventIDMistake](err); ok {
+			mistakes = append(mistakes, mistake)
+		}
+	}
+	return mistakes
+}
+
 // HeaderID returns a function for Topic.EventID that takes the id from the header with that name, the last one if the header
 // is repeated. Names of headers are case-sensitive in Kafka. A header that is missing or empty is an error that wraps
 // ErrNoEventID.
@@ -24,6 +51,9 @@ var ErrNoEventID = errors.New("no event id")
 // events of the topic. Where several producers number their events each for itself, join it with what names the producer:
 // see CompositeID.
 func HeaderID(name string) func(*Message) (string, error) {
+	if name == "" {
+		return mistaken("HeaderID has no name: pass that of the header")
+	}
 	missing := fmt.Errorf("%w: header %q is missing: let the producer set it, or set Topic.EventID to where the id stands", ErrNoEventID, name)
 	empty := fmt.Errorf("%w: header %q is empty: let the producer give every event an id of its own", ErrNoEventID, name)
 	return func(msg *Message) (string, error) {
@@ -47,11 +77,17 @@ func HeaderID(name string) func(*Message) (string, error) {
 // one is written %20 or %25. An error of a part is the error of all.
 func CompositeID(parts ...func(*Message) (string, error)) func(*Message) (string, error) {
 	if len(parts) == 0 {
-		return func(*Message) (string, error) {
-			return "", fmt.Errorf("%w: CompositeID has no parts: pass the functions whose ids it joins", ErrNoEventID)
+		return mistaken("CompositeID has no parts: pass the functions whose ids it joins")
+	}
+	for i, part := range parts {
+		if part == nil {
+			return mistaken(fmt.Sprintf("CompositeID's part %d, counted from 0, is nil: pass a function, or leave it out", i))
 		}
 	}
 	return func(msg *Message) (string, error) {
+		if msg == probe {
+			return "", errors.Join(partMistakes(parts)...)
+		}
 		ids := make([]string, len(parts))
 		for i, part := range parts {
 			var err error
@@ -61,6 +97,13 @@ func CompositeID(parts ...func(*Message) (string, error)) func(*Message) (string
 		}
 		return composite(ids...), nil
 	}
+}
+
+func partMistakes(parts []func(*Message) (string, error)) (mistakes []error) {
+	for _, part := range parts {
+		mistakes = append(mistakes, eventIDMistakes(part)...)
+	}
+	return mistakes
 }
 
 var escape = strings.NewReplacer("%", "%25", " ", "%20")

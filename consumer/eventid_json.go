@@ -20,6 +20,9 @@ import (
 //
 // The whole value is read for it, and once more by the handler.
 func JSONID(path ...string) func(*Message) (string, error) {
+	if len(path) == 0 || slices.Contains(path, "") {
+		return mistaken("JSONID has no name, or an empty one: pass that of the field, with those of the objects around it")
+	}
 	name := fmt.Sprintf("%q", strings.Join(path, "."))
 	return func(msg *Message) (string, error) {
 		id, err := jsonID(msg.Value, path)
@@ -31,9 +34,6 @@ func JSONID(path ...string) func(*Message) (string, error) {
 }
 
 func jsonID(value []byte, path []string) (string, error) {
-	if len(path) == 0 {
-		return "", errors.New("JSONID has no name: pass that of the field")
-	}
 	for _, name := range path[:len(path)-1] {
 		fields, err := jsonFields(value, name)
 		if err != nil {

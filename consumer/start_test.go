@@ -240,14 +240,6 @@ func TestMissingTopics(t *testing.T) {
 	})
 }
 
-func TestTopicNameThatKafkaRefuses(t *testing.T) {
-	t.Parallel()
-	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
-		cfg := config(b, serverstest.Group(t), "no such / topic", nop)
-		says(t, startError(t, cfg, 5*time.Second), `"no such / topic"`, "correct the names")
-	})
-}
-
 func TestForbiddenTopic(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)

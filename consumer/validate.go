@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/IBM/sarama"
 
@@ -35,6 +38,8 @@ func validate(cfg Config, st *strategy) (map[string]*topic, *sarama.Config, erro
 	validateBrokers(&p, cfg.Brokers)
 	if cfg.Group == "" {
 		p.add("Config.Group", "is empty: name the consumer group, the same in every process of the service")
+	} else if what := oddName(cfg.Group); what != "" {
+		p.add("Config.Group", "is %q, which %s: correct it", cfg.Group, what)
 	}
 	notNegative(&p, "Config.DrainTimeout", cfg.DrainTimeout)
 	notNegative(&p, "Config.StartTimeout", cfg.StartTimeout)
@@ -119,10 +124,43 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
+// oddName says what is in a name that nobody means to have in it, and that tools do not show. It is empty if nothing is.
+func oddName(name string) string {
+	switch {
+	case !utf8.ValidString(name):
+		return "is not valid UTF-8"
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return "has control characters, a line break for example"
+	case strings.TrimSpace(name) != name:
+		return "begins or ends with a blank"
+	default:
+		return ""
+	}
+}
+
+// topicName is what Kafka takes for the name of a topic.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// maxConsumer is the longest Topic.Consumer that stores take, dedupstore.MaxConsumerLen.
+const maxConsumer = 512
+
 // validateTopic checks the fields of a topic, but for its chain.
 func validateTopic(name string, t Topic) (errs []error) {
 	if name == "" {
 		errs = append(errs, errors.New("the name is empty: give the topic's name"))
+	} else if !topicName.MatchString(name) || name == "." || name == ".." {
+		errs = append(errs, errors.New("no topic of Kafka has such a name: up to 249 letters of ASCII, digits, and . _ - are allowed; correct it"))
+	}
+	if what := oddName(t.Consumer); what != "" {
+		errs = append(errs, fmt.Errorf("Consumer is %q, which %s: correct it", t.Consumer, what))
+	}
+	if len(t.Consumer) > maxConsumer {
+		errs = append(errs, fmt.Errorf("Consumer is %d bytes long: give it a name of at most %d", len(t.Consumer), maxConsumer))
+	}
+	if t.EventID != nil {
+		for _, mistake := range eventIDMistakes(t.EventID) {
+			errs = append(errs, fmt.Errorf("EventID: %w", mistake))
+		}
 	}
 	if t.Workers < 0 {
 		errs = append(errs, fmt.Errorf("Workers is %d: give a positive number, or 0 for the default", t.Workers))

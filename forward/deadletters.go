@@ -13,6 +13,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/nils"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -72,7 +73,7 @@ func DeadLetters[Tx any](events Events[Tx], topic string, cfg *DeadLettersConfig
 		d.cfg = *cfg
 	}
 	var errs []error
-	if events == nil {
+	if nils.Is(events) {
 		errs = append(errs, errors.New("forward.DeadLetters: the writer of events is nil: pass pgxoutbox.NewWriter(nil), for example"))
 	}
 	if err := validateTopic(topic); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/nils"
 )
 
 // Store is a dedup store as Redrive needs it: pgxstore, sqlstore and bunstore have it.
@@ -57,9 +58,9 @@ func Redrive[Tx any](ctx context.Context, store Store[Tx], source deadletter.Sou
 		cfg = &RedriveConfig{}
 	}
 	if err := errors.Join(
-		missing(store == nil, "the store is nil: pass pgxstore.New(pool, nil), for example"),
-		missing(source == nil, "the table is nil: pass pgxdeadletter.New(pool, nil), for example"),
-		missing(events == nil, "the writer of events is nil: pass pgxoutbox.NewWriter(nil), for example"),
+		missing(nils.Is(store), "the store is nil: pass pgxstore.New(pool, nil), for example"),
+		missing(nils.Is(source), "the table is nil: pass pgxdeadletter.New(pool, nil), for example"),
+		missing(nils.Is(events), "the writer of events is nil: pass pgxoutbox.NewWriter(nil), for example"),
 	); err != nil {
 		return deadletter.Report{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/nils"
 	"github.com/einmal-go/einmal/middleware"
 )
 
@@ -153,10 +154,10 @@ func (r *retryTopics[Tx]) validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("forward.RetryTopics: "+format, args...))
 	}
-	if r.store == nil {
+	if nils.Is(r.store) {
 		bad("the store is nil: pass the one that Dedup has")
 	}
-	if r.events == nil {
+	if nils.Is(r.events) {
 		bad("the writer of events is nil: pass pgxoutbox.NewWriter(nil), for example")
 	}
 	if r.t.Consumer == "" {

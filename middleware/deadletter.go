@@ -15,6 +15,7 @@ import (
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/nils"
 	"github.com/einmal-go/einmal/internal/safelog"
 )
 
@@ -102,10 +103,10 @@ type deadLetter[Tx any] struct {
 
 func (d *deadLetter[Tx]) validate() error {
 	var errs []error
-	if d.store == nil {
+	if nils.Is(d.store) {
 		errs = append(errs, errors.New("middleware.DeadLetter: the store is nil: pass the one that Dedup has"))
 	}
-	if d.dead == nil {
+	if nils.Is(d.dead) {
 		errs = append(errs, errors.New("middleware.DeadLetter: the table is nil: pass pgxdeadletter.New(pool, nil), for example"))
 	}
 	for _, kind := range d.cfg.Except {

@@ -9,6 +9,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/nils"
 )
 
 // DedupConfig is what can be chosen about Dedup. Nil means all defaults.
@@ -62,7 +63,7 @@ type dedup[Tx any] struct {
 
 func (d *dedup[Tx]) validate() error {
 	var errs []error
-	if d.store == nil {
+	if nils.Is(d.store) {
 		errs = append(errs, errors.New("middleware.Dedup: the store is nil: pass one, pgxstore.New(pool, nil) for example"))
 	}
 	if d.h == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/nils"
 	"github.com/einmal-go/einmal/internal/safelog"
 )
 
@@ -66,7 +67,7 @@ type handOn[Tx any] struct {
 
 func (h *handOn[Tx]) validate() error {
 	var errs []error
-	if h.store == nil {
+	if nils.Is(h.store) {
 		errs = append(errs, errors.New("middleware.HandOn: the store is nil: pass the one that Dedup has"))
 	}
 	if h.write == nil {

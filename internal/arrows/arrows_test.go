@@ -32,9 +32,9 @@ var table = map[string]allowed{
 	"schema":                 {},
 	"janitor":                {module: []string{"schema"}},
 	"status":                 {},
-	"consumer":               {module: []string{"offsets", "internal/kafkaconf", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
+	"consumer":               {module: []string{"offsets", "internal/kafkaconf", "internal/nils", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
-	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore", "internal/meter", "internal/names", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
+	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
@@ -47,7 +47,7 @@ var table = map[string]allowed{
 	"internal/topicwindow": {module: []string{"internal/kafkaconf"}, others: []string{sarama}},
 
 	// forward writes messages to the outbox; it knows no driver and no client
-	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox", "internal/sqlstate"}},
+	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox", "internal/nils", "internal/sqlstate"}},
 
 	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
 	"idempotency":                     {module: []string{"dedupstore"}},
@@ -60,6 +60,7 @@ var table = map[string]allowed{
 		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "internal/bundriver", "schema"},
 		others: []string{bun},
 	},
+	"internal/nils":      {},
 	"internal/safelog":   {},
 	"internal/sqlstate":  {},
 	"internal/sqlclass":  {module: []string{"dedupstore", "internal/sqlstate"}},
