@@ -47,7 +47,7 @@ func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error
 		return explain(t, "connect", err)
 	}
 	defer holder.Close()
-	tx, locked, err := lockTable(ctx, holder, t)
+	tx, _, locked, err := lockTable(ctx, holder, t)
 	if r.Busy = err == nil && !locked; err != nil || !locked {
 		return err
 	}

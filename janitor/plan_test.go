@@ -1,7 +1,6 @@
 package janitor
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,11 +37,15 @@ func TestABatchReadsTheIndexAlone(t *testing.T) {
 		"insert into processed_event (event_id, consumer_id) select 'y' || g::text, 'c' from generate_series(1, 20000) g; analyze processed_event",
 	} {
 		run(state)
-		tx, locked, err := lockTable(t.Context(), conn, table)
+		tx, typ, locked, err := lockTable(t.Context(), conn, table)
 		if err != nil || !locked {
 			t.Fatal(locked, err)
 		}
-		rows, err := tx.QueryContext(t.Context(), "explain "+fmt.Sprintf(deleteSQL, table.sql(), quote(table.Column), ""), table.age().Microseconds(), "-infinity", 1000)
+		of, err := timeTypeOf(table, typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := tx.QueryContext(t.Context(), "explain "+table.delete(of), table.age().Microseconds(), "-infinity", 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,6 +90,19 @@ func TestCheckPostgres(t *testing.T) {
 		"time without a zone":      {"alter table processed_event alter processed_at type timestamp", schema.LevelWarning, "column processed_at", "timestamp without time zone"},
 		"no fillfactor":            {"alter table processed_event reset (fillfactor)", schema.LevelWarning, "option fillfactor", "no fillfactor"},
 		"autovacuum as everywhere": {"alter table processed_event reset (autovacuum_vacuum_insert_scale_factor)", schema.LevelWarning, "option autovacuum_vacuum_insert_scale_factor", "no autovacuum_vacuum_insert_scale_factor"},
+		"varchar(n)":               {"alter table processed_event alter event_id type varchar(36)", schema.LevelError, "column event_id", "two ids become one"},
+		"varchar(n) of consumers":  {"alter table processed_event alter consumer_id type varchar(8)", schema.LevelError, "column consumer_id", "longer values are refused"},
+		"varchar(n), a little":     {"alter table processed_event alter event_id type varchar(1023)", schema.LevelError, "column event_id", "two ids become one"},
+		"domain":                   {"create domain id as char(40); alter table processed_event alter event_id type id", schema.LevelError, "column event_id", "may take different ids"},
+		"no default of the time":   {"alter table processed_event alter processed_at drop default", schema.LevelError, "column processed_at", "einmal gives it none"},
+		"no time":                  {"alter table processed_event alter processed_at drop default, alter processed_at drop not null", schema.LevelWarning, "column processed_at", "never deleted"},
+		"time of another zone":     {"alter table processed_event alter processed_at set default (now() at time zone 'utc')", schema.LevelWarning, "column processed_at", "may not be the time"},
+		"time that stands still":   {"alter table processed_event alter processed_at set default '2020-01-01 00:00:00Z'", schema.LevelWarning, "column processed_at", "may not be the time"},
+		"no count":                 {"alter table processed_event alter duplicates drop default, alter duplicates drop not null", schema.LevelError, "column duplicates", "stays null"},
+		"count from 1":             {"alter table processed_event alter duplicates set default 1", schema.LevelError, "column duplicates", "has the default 1, and 0 in the files"},
+		"rule":                     {"create rule quiet as on insert to processed_event where new.consumer_id = 'x' do instead nothing", schema.LevelError, "rule", "rule quiet rewrites"},
+		"trigger":                  {"create function quiet() returns trigger language plpgsql as 'begin return null; end'; create trigger quiet before insert on processed_event for each row when (new.consumer_id = 'x') execute function quiet()", schema.LevelWarning, "trigger", "trigger quiet runs before"},
+		"invalid index":            {"create unique index broken on processed_event (event_id, consumer_id); update pg_index set indisvalid = false where indexrelid = 'broken'::regclass", schema.LevelWarning, "index", "broken is invalid"},
 		"autovacuum off":           {"alter table processed_event set (autovacuum_enabled = off)", schema.LevelWarning, "option autovacuum_enabled", "autovacuum is off"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +264,7 @@ func checkSQLite(t *testing.T, db *sql.DB, cfg *schema.Config) []schema.Finding 
 // The harms that SQLite has of its own; sqlstore's tests have the rest.
 func TestCheckSQLite(t *testing.T) {
 	t.Parallel()
-	const columns = "(event_id text, consumer_id text, processed_at text, duplicates integer not null default 0"
+	const columns = "(event_id text, consumer_id text, processed_at text default (datetime('now')), duplicates integer not null default 0"
 	for name, c := range map[string]struct {
 		instead string
 		level   schema.Level
@@ -260,6 +273,12 @@ func TestCheckSQLite(t *testing.T) {
 		"no index of the time": {"create table processed_event " + columns + ", primary key (event_id, consumer_id))", schema.LevelWarning, "no index on (processed_at)"},
 		"a number of its own":  {"create table processed_event " + columns + ", id integer primary key, unique (event_id, consumer_id)); create index t on processed_event (processed_at)", "", ""},
 		"must have a value":    {"create table processed_event " + columns + ", tenant text not null, primary key (event_id, consumer_id)); create index t on processed_event (processed_at)", schema.LevelError, "column tenant must"},
+		"times in numbers":     {"create table processed_event (event_id text, consumer_id text, processed_at text default (unixepoch()), duplicates integer not null default 0, primary key (event_id, consumer_id)); create index t on processed_event (processed_at)", schema.LevelWarning, "may not be the time in UTC"},
+		"times of a zone":      {"create table processed_event (event_id text, consumer_id text, processed_at text default (datetime('now', 'localtime')), duplicates integer not null default 0, primary key (event_id, consumer_id)); create index t on processed_event (processed_at)", schema.LevelWarning, "may not be the time in UTC"},
+		"no time":              {"create table processed_event (event_id text, consumer_id text, processed_at text, duplicates integer not null default 0, primary key (event_id, consumer_id)); create index t on processed_event (processed_at)", schema.LevelWarning, "never deleted"},
+		"a null for a count":   {"create table processed_event (event_id text, consumer_id text, processed_at text default current_timestamp, duplicates integer, primary key (event_id, consumer_id)); create index t on processed_event (processed_at)", schema.LevelError, "stays null"},
+		"a trigger":            {"create table processed_event " + columns + ", primary key (event_id, consumer_id)); create index t on processed_event (processed_at); create trigger quiet before insert on processed_event when new.consumer_id = 'x' begin select raise(ignore); end", schema.LevelError, "leaves rows out"},
+		"a trigger that tells": {"create table processed_event " + columns + ", primary key (event_id, consumer_id)); create index t on processed_event (processed_at); create trigger loud before insert on processed_event begin select raise(abort, 'no'); end", schema.LevelWarning, "runs before"},
 		"an expression":        {"create table processed_event " + columns + ", primary key (event_id, consumer_id)); create index t on processed_event (processed_at); create unique index n on processed_event (lower(event_id), consumer_id)", schema.LevelError, `"n" takes different events`},
 	} {
 		db := sqlite(t)

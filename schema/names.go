@@ -34,6 +34,18 @@ func (n *namer) in(sql string) string {
 	})
 }
 
+// suffixes are the names of a table's constraints and indexes, without quotes.
+func (n *namer) suffixes(t *table) []string {
+	names := []string{}
+	for _, name := range t.names {
+		if other := n.other[t.name]; other != "" {
+			name = suffixed(other, name[len(t.name):])
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
 // tableOf returns the table that a word names, or whose constraint or index it names, or "".
 func (n *namer) tableOf(word string) (found string) {
 	for _, table := range n.tables {

@@ -95,7 +95,7 @@ func TestAnotherName(t *testing.T) {
 		}
 		insert(t, pool, pgx.Identifier{name}.Sanitize())
 		var indexes int
-		if err := pool.QueryRow(t.Context(), "select count(*) from pg_indexes where tablename = $1", name).Scan(&indexes); err != nil || indexes != 2 {
+		if err := pool.QueryRow(t.Context(), "select count(*) from pg_indexes where tablename = $1 and schemaname = current_schema()", name).Scan(&indexes); err != nil || indexes != 2 {
 			t.Errorf("%s: %d indexes, %v, want 2", name, indexes, err)
 		}
 	}

@@ -14,13 +14,16 @@ type table struct {
 	keys      [][]string // the columns of its primary key, and of what else is unique
 	indexes   []index    // the other ones
 	options   []option   // storage parameters
+	names     []string   // of its constraints and indexes, which an index of another table may have
 }
 
-// column has its definition as it can be added to a table: a type, and what follows it.
-type column struct{ name, typ, definition string }
+// column has its definition as it can be added to a table: a type, and what follows it. preset is its default, or an empty text.
+type column struct{ name, typ, definition, preset string }
 
 type index struct {
+	name    string
 	columns []string
+	where   string // a partial one's condition
 	sql     string // the statement
 }
 
@@ -29,9 +32,12 @@ type option struct{ name, value string }
 // The statements of our own files.
 var (
 	createTableIs = regexp.MustCompile(`(?is)^create table if not exists (\w+)\s*\(`)
-	createIndexIs = regexp.MustCompile(`(?is)^create (unique )?index if not exists \w+\s+on (\w+)[^(]*\(`)
+	createIndexIs = regexp.MustCompile(`(?is)^create (unique )?index if not exists (\w+)\s+on (\w+)[^(]*\(`)
 	addColumnIs   = regexp.MustCompile(`(?is)^alter table (\w+) add column (?:if not exists )?(\w+)\s+(.*)$`)
 	withIs        = regexp.MustCompile(`(?is)^\s*with\s*\(`)
+	namedIs       = regexp.MustCompile(`(?is)^constraint (\w+) (?:primary key|unique)\b`)
+	presetIs      = regexp.MustCompile(`(?is)\bdefault (\(.*\)|'[^']*'|[\w.]+(?:\(\))?)`)
+	whereIs       = regexp.MustCompile(`(?is)^\s*where (.*)$`)
 	constraintIs  = regexp.MustCompile(`(?is)^(?:constraint \w+ )?(primary key|unique|check|foreign key|exclude)\b\s*\(?`)
 	typeEndsAt    = regexp.MustCompile(`(?i)\s+(collate|not|null|default|primary|unique|check|references|generated|constraint)\b`)
 	uniqueColumn  = regexp.MustCompile(`(?i)\b(primary key|unique)\b`)
@@ -49,9 +55,13 @@ func tablesIn(list []File) (tables []*table) {
 				t.define(statement[len(m[0]):])
 				byName[t.name] = t
 				tables = append(tables, t)
-			} else if m := createIndexIs.FindStringSubmatch(statement); m != nil && byName[m[2]] != nil {
-				columns, _ := enclosed(statement[len(m[0]):])
-				byName[m[2]].index(m[1] != "", split(columns, ','), statement)
+			} else if m := createIndexIs.FindStringSubmatch(statement); m != nil && byName[m[3]] != nil {
+				columns, rest := enclosed(statement[len(m[0]):])
+				i := index{name: m[2], columns: split(columns, ','), sql: statement}
+				if where := whereIs.FindStringSubmatch(rest); where != nil {
+					i.where = where[1]
+				}
+				byName[m[3]].index(m[1] != "", i)
 			} else if m := addColumnIs.FindStringSubmatch(statement); m != nil && byName[m[1]] != nil {
 				byName[m[1]].column(m[2], m[3])
 			}
@@ -70,6 +80,9 @@ func (t *table) define(text string) {
 		} else if kind := strings.ToLower(m[1]); kind == "primary key" || kind == "unique" {
 			columns, _ := enclosed(part[len(m[0]):])
 			t.keys = append(t.keys, split(columns, ','))
+			if named := namedIs.FindStringSubmatch(part); named != nil {
+				t.names = append(t.names, named[1])
+			}
 		}
 	}
 	if m := withIs.FindString(rest); m != "" {
@@ -87,18 +100,23 @@ func (t *table) column(name, definition string) {
 	if at := typeEndsAt.FindStringIndex(" " + definition); at != nil {
 		typ = strings.TrimSpace((" " + definition)[:at[0]])
 	}
-	t.columns = append(t.columns, column{name, typ, definition})
+	preset := ""
+	if m := presetIs.FindStringSubmatch(definition); m != nil {
+		preset = m[1]
+	}
+	t.columns = append(t.columns, column{name, typ, definition, preset})
 	if uniqueColumn.MatchString(definition) {
 		t.keys = append(t.keys, []string{name})
 	}
 }
 
-func (t *table) index(unique bool, columns []string, sql string) {
+func (t *table) index(unique bool, i index) {
+	t.names = append(t.names, i.name)
 	if unique {
-		t.keys = append(t.keys, columns)
+		t.keys = append(t.keys, i.columns)
 		return
 	}
-	t.indexes = append(t.indexes, index{columns, sql})
+	t.indexes = append(t.indexes, i)
 }
 
 // inKey reports whether the column tells rows apart.

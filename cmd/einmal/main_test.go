@@ -203,6 +203,29 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
+// A name in a schema is read without quotes, whichever of the two has them.
+func TestNamesAreReadWithoutQuotes(t *testing.T) {
+	t.Parallel()
+	for quoted, want := range map[string]string{
+		`processed_event`: "processed_event", `"app".processed_event`: "app.processed_event", `"app"."seen ""by"" us"`: `app.seen "by" us`, `"a.b"."c"`: "a.b.c",
+	} {
+		if got := unquoted(quoted); got != want {
+			t.Errorf("%s is read as %s, want %s", quoted, got, want)
+		}
+	}
+}
+
+// The indexes of a table that was renamed have the names that the new one needs. apply says whose they are, and does nothing.
+func TestApplyWhereANameIsTaken(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)
+	exec(t, url, "alter table processed_event rename to seen")
+	einmal(t, url, "schema", "apply", "dedup").want(t, exitNo, "processed_event cannot be created", "the name processed_event_pkey", "an index of seen", "rename to")
+	exec(t, url, "alter index processed_event_pkey rename to seen_pkey; alter index processed_event_time rename to seen_time")
+	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK, "processed_event: created")
+}
+
 // The role is that whose privileges count.
 func TestCheckAsARole(t *testing.T) {
 	t.Parallel()

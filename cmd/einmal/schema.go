@@ -5,9 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -51,7 +53,7 @@ var schemaApply = command{
 			}
 			w.report(env.stdout, before, after)
 			show(env.stdout, after)
-			if errors, _ := count(after); errors > 0 {
+			if bad, _ := count(after); bad > 0 {
 				return errNo
 			}
 			return nil
@@ -97,6 +99,9 @@ func (w *wanted) apply(ctx context.Context, db *sql.DB) (before, after []schema.
 	if before, err = w.dialect.Check(ctx, ask(tx), w.cfg, w.components...); err != nil {
 		return nil, nil, err
 	}
+	if err := taken(before); err != nil {
+		return nil, nil, err
+	}
 	err = w.dialect.Apply(ctx, func(ctx context.Context, sql string) error {
 		_, err := tx.ExecContext(ctx, sql)
 		return err
@@ -111,6 +116,17 @@ func (w *wanted) apply(ctx context.Context, db *sql.DB) (before, after []schema.
 		return nil, nil, fmt.Errorf("commit: run it again, it is not known what happened: %w", err)
 	}
 	return before, after, nil
+}
+
+// taken is an error where a name that a table needs is another one's, as it is where an old table was renamed and its indexes were not.
+func taken(before []schema.Finding) error {
+	var errs []error
+	for _, f := range before {
+		if strings.HasPrefix(f.About, "name ") {
+			errs = append(errs, fmt.Errorf("%s cannot be created: %s", unquoted(f.Table), f))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // report says what has happened to each table.
@@ -158,7 +174,7 @@ var schemaCheck = command{
 			} else {
 				show(env.stdout, found)
 			}
-			if errors, warnings := count(found); err == nil && (errors > 0 || *strict && warnings > 0) {
+			if bad, warnings := count(found); err == nil && (bad > 0 || *strict && warnings > 0) {
 				return errNo
 			}
 			return err
@@ -176,12 +192,12 @@ func show(to io.Writer, found []schema.Finding) {
 			shown[f.Run] = true
 		}
 	}
-	errors, warnings := count(found)
-	fmt.Fprintf(to, "errors: %d, warnings: %d\n", errors, warnings)
+	bad, warnings := count(found)
+	fmt.Fprintf(to, "errors: %d, warnings: %d\n", bad, warnings)
 }
 
 func showJSON(to io.Writer, found []schema.Finding) error {
-	errors, warnings := count(found)
+	bad, warnings := count(found)
 	encoder := json.NewEncoder(to)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
@@ -190,28 +206,28 @@ func showJSON(to io.Writer, found []schema.Finding) error {
 		Errors   int              `json:"errors"`
 		Warnings int              `json:"warnings"`
 		Findings []schema.Finding `json:"findings"`
-	}{errors == 0, errors, warnings, append([]schema.Finding{}, found...)})
+	}{bad == 0, bad, warnings, append([]schema.Finding{}, found...)})
 }
 
-func count(found []schema.Finding) (errors, warnings int) {
+func count(found []schema.Finding) (bad, warnings int) {
 	for _, f := range found {
 		if f.Level == schema.LevelError {
-			errors++
+			bad++
 		} else {
 			warnings++
 		}
 	}
-	return errors, warnings
+	return bad, warnings
 }
 
 // unquoted is a table as it is read: the quotes around its name and its schema's are left out.
 func unquoted(table string) string {
-	parts := strings.Split(table, `"."`)
-	for i, part := range parts {
-		parts[i] = strings.ReplaceAll(strings.Trim(part, `"`), `""`, `"`)
-	}
-	return strings.Join(parts, ".")
+	return quotedName.ReplaceAllStringFunc(table, func(part string) string {
+		return strings.ReplaceAll(part[1:len(part)-1], `""`, `"`)
+	})
 }
+
+var quotedName = regexp.MustCompile(`"(?:[^"]|"")*"`)
 
 func indented(text string) string {
 	return "    " + strings.ReplaceAll(strings.Trim(text, "\n"), "\n", "\n    ")
