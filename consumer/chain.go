@@ -233,6 +233,7 @@ func (t *topic) assigned(partition int32) {
 
 // check asks every link that can tell whether it will work.
 func (t *topic) check(ctx context.Context) []error {
+	ctx = WithMessage(ctx, &Message{Topic: t.name, Group: t.group, Consumer: t.consumer})
 	var errs []error
 	for _, h := range t.links {
 		if c, ok := h.(Checker); ok {

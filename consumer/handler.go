@@ -26,7 +26,8 @@ type Middleware func(next Handler) Handler
 type TxHandler[Tx any] func(ctx context.Context, tx Tx, msg *Message) error
 
 // Checker is implemented by links of a chain that can tell, before the first message, that they would fail: a missing table,
-// for example. Run calls Check at its start and reports the errors of all links together.
+// for example. Run calls Check at its start and reports the errors of all links together. MessageFrom(ctx) has the Topic, the Group and
+// the Consumer that the chain is for, and nothing else.
 type Checker interface {
 	Check(ctx context.Context) error
 }

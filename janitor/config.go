@@ -71,6 +71,13 @@ type Table struct {
 	// default, because there is none that loses nothing. Required.
 	Keep time.Duration
 
+	// Dedup are the handlers, as middleware.Dedup returns them, whose records are in the table. New refuses a Keep that is shorter
+	// than the Window of one of them, and a handler without a Window: an event whose record is deleted would take effect again.
+	// Where the handlers are made elsewhere, in another process for example, a Window stands for them. Default: none; then
+	// nobody can compare, and the janitor of a table of records (one with the column processed_at, or with Partitions) logs a
+	// warning when it is made.
+	Dedup []any
+
 	// Margin is how much longer rows are kept. Default: DefaultMargin.
 	Margin time.Duration
 
@@ -100,6 +107,12 @@ type Partitions struct {
 	// Ahead is the number of partitions that are kept ready for times to come. Default: DefaultPartitionsAhead.
 	Ahead int
 }
+
+// Window stands for handlers with that middleware.DedupConfig.Window.
+type Window time.Duration
+
+// Window makes it a consumer.Windower.
+func (w Window) Window() time.Duration { return time.Duration(w) }
 
 // withDefaults returns a copy with what is not set filled in.
 func (c Config) withDefaults() Config {
@@ -180,6 +193,16 @@ func (t Table) problems(d schema.Dialect) (errs []error) {
 	case t.Keep > maxKeep:
 		add("Keep is %v: make it at most %v", t.Keep, maxKeep)
 	}
+	for i, handler := range t.Dedup {
+		switch h, ok := handler.(interface{ Window() time.Duration }); {
+		case !ok:
+			add("Dedup[%d] is a %T: pass a handler as middleware.Dedup returns it, without the middlewares around it, or a janitor.Window", i, handler)
+		case h.Window() <= 0:
+			add("Dedup[%d] has no Window, so it takes events whose records are deleted, and they take effect again: set DedupConfig.Window to %v or less", i, t.Keep)
+		case h.Window() > t.Keep:
+			add("Keep is %v, and Dedup[%d] takes events up to an age of %v: records are deleted before, and the events take effect again; make Keep at least as long", t.Keep, i, h.Window())
+		}
+	}
 	if t.Margin < 0 || t.Margin > maxKeep {
 		add("Margin is %v: make it at most %v, or 0 for the default", t.Margin, maxKeep)
 	}
@@ -216,6 +239,11 @@ func (t Table) partitionProblems(d schema.Dialect) (errs []error) {
 		add(": Keep, Margin and Ahead make more than %d partitions of %v: make Width larger", maxPartitions, p.Width)
 	}
 	return errs
+}
+
+// unchecked reports whether the table has records of events, and nobody has said for which handlers.
+func (t Table) unchecked() bool {
+	return len(t.Dedup) == 0 && (t.Column == "processed_at" || t.Partitions != nil)
 }
 
 // age is that of the oldest row that is kept.

@@ -7,7 +7,7 @@
 //	db := stdlib.OpenDB(*pool.Config().ConnConfig) // pgx; of bun take db.DB
 //	defer db.Close()
 //	j, err := janitor.New(db, schema.Postgres, janitor.Config{
-//		Tables: []janitor.Table{{Name: "processed_event", Column: "processed_at", Keep: window}},
+//		Tables: []janitor.Table{{Name: "processed_event", Column: "processed_at", Keep: window, Dedup: []any{handler}}},
 //	})
 //	...
 //	err = j.Run(ctx) // beside consumer.Run
@@ -24,10 +24,12 @@
 // before the DELETE, so that the lock is held while nothing else is: a redelivery never waits for longer than one batch takes.
 //
 // The column needs a B-tree index. The role needs select, update and delete on the table; update, because a row is locked before it
-// is deleted. Table.Partitions drops partitions instead of deleting rows.
+// is deleted. It is of type timestamptz; rows whose time has no zone (timestamp) are kept for 16 hours longer, whatever zone it was written
+// in, and other types are refused. What time it is, the server says. Table.Partitions drops partitions instead of deleting rows.
 //
 // # On SQLite
 //
-// The same, without a lock: SQLite lets one write at a time, and a batch is one statement. The column must hold text in the
-// form of strftime('%Y-%m-%dT%H:%M:%fZ'), as processed_event's does.
+// The same, without a lock: SQLite lets one write at a time, and a batch is one statement. The column must hold text in UTC,
+// best in the form of strftime('%Y-%m-%dT%H:%M:%fZ'), as processed_event's does; that of datetime('now') is compared rightly too. Where
+// it has numbers, or its default is not the present time in UTC, the sweep fails and says so.
 package janitor

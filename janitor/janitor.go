@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -53,6 +54,11 @@ func New(db *sql.DB, d schema.Dialect, cfg Config) (*Janitor, error) {
 		j.dialect = sqlite{cfg.Batch}
 	}
 	for _, t := range cfg.Tables {
+		if t.unchecked() {
+			cfg.Logger.Warn("einmal: nobody has compared how long records are kept with the window in which events are taken: an event whose record is deleted takes effect again; "+
+				"set Table.Dedup to the handlers of middleware.Dedup, whose DedupConfig.Window must not be longer than Keep",
+				slog.String("db.collection.name", t.String()), slog.Duration("keep", t.Keep))
+		}
 		j.tables = append(j.tables, TableStatus{Table: t.String()})
 	}
 	return j, nil

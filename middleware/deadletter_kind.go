@@ -45,6 +45,9 @@ func checkIfAble(ctx context.Context, what any) error {
 	if !ok {
 		return nil
 	}
+	if msg, ok := consumer.MessageFrom(ctx); ok { // so that the consumer of the topic is the one that is tried
+		ctx = dedupstore.WithKey(ctx, dedupstore.Key{Consumer: msg.Consumer})
+	}
 	return askedAgain(c.Check(ctx))
 }
 

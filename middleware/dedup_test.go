@@ -227,6 +227,34 @@ func (lateDuplicate) Once(ctx context.Context, _ dedupstore.Key, fn func(context
 	return false, fn(ctx, &tx{})
 }
 
+// checkedStore remembers for which consumer it was checked.
+type checkedStore struct {
+	*store
+	of string
+}
+
+func (s *checkedStore) Check(ctx context.Context) error {
+	key, _ := dedupstore.KeyFrom(ctx)
+	s.of = key.Consumer
+	return nil
+}
+
+// A store is checked for the consumer of the topic: its table may have places for no other one.
+func TestCheckIsForTheTopicsConsumer(t *testing.T) {
+	t.Parallel()
+	s := &checkedStore{store: &store{}}
+	c, err := consumer.New(consumer.Config{
+		Brokers: []string{"127.0.0.1:1"}, Group: "g",
+		Topics: map[string]consumer.Topic{"t": {Consumer: "billing", Handler: middleware.Dedup(s, noop, nil)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(t.Context()); err != nil || s.of != "billing" {
+		t.Errorf("checked for %q, %v", s.of, err)
+	}
+}
+
 func TestDedupCheck(t *testing.T) {
 	t.Parallel()
 	missing := errors.New("table processed_event is missing: run the SQL of package schema")

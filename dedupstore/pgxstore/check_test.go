@@ -92,6 +92,56 @@ func TestLossyColumns(t *testing.T) {
 	}
 }
 
+// A table that is sound for the consumers of the service, and for nobody else, is tried with one of those. Where it is tried with
+// another one, the error says so.
+func TestTablesOfCertainConsumers(t *testing.T) {
+	t.Parallel()
+	const columns = `create table processed_event (event_id text collate "C" not null, consumer_id text collate "C" not null,
+		processed_at timestamptz not null default clock_timestamp(), duplicates integer not null default 0, primary key (event_id, consumer_id)`
+	for name, create := range map[string]string{
+		"list":        columns + `) partition by list (consumer_id); create table one partition of processed_event for values in ('billing')`,
+		"check":       columns + `, check (consumer_id = 'billing'))`,
+		"foreign key": `create table service (name text collate "C" primary key); insert into service values ('billing'); ` + columns + `, foreign key (consumer_id) references service (name))`,
+		"policy":      columns + `); alter table processed_event enable row level security, force row level security; create policy own on processed_event using (consumer_id = 'billing')`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := openEmpty(t)
+			db.exec(create)
+			pool := db.Pool
+			if name == "policy" { // which a superuser does not meet
+				role := pgx.Identifier{"einmal " + rand.Text()}.Sanitize()
+				db.exec("create role " + role + "; grant usage on schema " + value[string](db, "select current_schema()") + " to " + role + "; grant select, insert, update on processed_event to " + role)
+				t.Cleanup(func() {
+					if _, err := db.Exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
+						t.Error(err)
+					}
+				})
+				pool = db.pool(func(cfg *pgxpool.Config) {
+					cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+						_, err := c.Exec(ctx, "set role "+role)
+						return err
+					}
+				})
+			}
+			for of, fine := range map[string]bool{"": false, "shipping": false, "billing": true} {
+				err := pgxstore.New(pool, nil).Check(dedupstore.WithKey(t.Context(), dedupstore.Key{Consumer: of}))
+				if fine && err != nil {
+					t.Errorf("for billing: %v", err)
+				}
+				if !fine && (err == nil || !strings.Contains(err.Error(), "it was a probe") || dedupstore.ClassOf(err) != dedupstore.Misconfigured) {
+					t.Errorf("for %q: %v (%v), want an error that says that it was a probe", of, err, dedupstore.ClassOf(err))
+				}
+			}
+			store := pgxstore.New(pool, nil)
+			ctx := dedupstore.WithKey(t.Context(), dedupstore.Key{Consumer: "billing", Event: "e"}) // as Dedup does
+			if ran, err := store.Once(ctx, dedupstore.Key{Consumer: "billing", Event: "e"}, func(context.Context, pgx.Tx) error { return nil }); err != nil || !ran {
+				t.Errorf("Once() = %v, %v", ran, err)
+			}
+		})
+	}
+}
+
 func TestNotATable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ create, says string }{

@@ -111,6 +111,8 @@ func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
 // cluster is a PostgreSQL data directory of this process, and as whom and from where its programs run.
 type cluster struct {
+	env []string // beside what every server has
+
 	bin, dir, password string
 	cred               *syscall.Credential
 }
@@ -169,7 +171,7 @@ func (c *cluster) data() string { return filepath.Join(c.dir, "data") }
 func (c *cluster) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.dir
-	cmd.Env = []string{"PATH=" + c.bin + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC", "HOME=" + c.dir}
+	cmd.Env = append([]string{"PATH=" + c.bin + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC", "HOME=" + c.dir}, c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred}
 	return cmd
 }

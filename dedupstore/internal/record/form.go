@@ -51,9 +51,16 @@ func (c *chosen) choose(ctx context.Context, only bool, unsupported func(error) 
 
 var errWrongAnswer = errors.New("the table does not tell insertions from redeliveries: it may have a trigger or a rule that changes what is inserted; remove it")
 
-// probe uses a key that nobody else has, and that fits a table for UUIDv7 ids.
+// probeConsumer is that of a probe for nobody in particular.
+const probeConsumer = "einmal"
+
+// probe uses a key that nobody else has, and that fits a table for UUIDv7 ids. Its consumer is the one that the call, or the check, is
+// for: a table may have places for the consumers of the service alone.
 func probe(ctx context.Context, form Form, try Attempt) error {
-	key := dedupstore.Key{Consumer: "einmal", Event: newUUID7()}
+	key := dedupstore.Key{Consumer: probeConsumer, Event: newUUID7()}
+	if of, ok := dedupstore.KeyFrom(ctx); ok && of.Consumer != "" {
+		key.Consumer = of.Consumer
+	}
 	first, second, err := try(ctx, form, key)
 	switch {
 	case err != nil:
@@ -74,6 +81,23 @@ type probeError struct {
 }
 
 func (e *probeError) Unwrap() error { return e.error }
+
+// probed says that what failed was a probe. Nothing is wrong with the caller's key then, whatever the table refused.
+func probed(err, explained error) error {
+	e, ok := errors.AsType[*probeError](err)
+	if !ok {
+		return explained
+	}
+	class := dedupstore.ClassOf(explained)
+	if class == dedupstore.Permanent {
+		class = dedupstore.Misconfigured
+	}
+	explained = fmt.Errorf("%w; it was a probe, which records a new id for the consumer %q and rolls back", explained, e.key.Consumer)
+	if class == dedupstore.Unclassified {
+		return explained
+	}
+	return dedupstore.WithClass(class, explained)
+}
 
 // recorded returns the key that was to be recorded: the caller's, or the probe's if it failed.
 func recorded(key dedupstore.Key, err error) dedupstore.Key {

@@ -114,6 +114,10 @@ func ofTheTable(code string) bool {
 
 // RecordError implements Dialect.
 func (p *Postgres) RecordError(ctx context.Context, key dedupstore.Key, err error, ask Query) error {
+	return probed(err, p.recordError(ctx, key, err, ask))
+}
+
+func (p *Postgres) recordError(ctx context.Context, key dedupstore.Key, err error, ask Query) error {
 	if ctx.Err() != nil {
 		return p.waited(ctx, err)
 	}

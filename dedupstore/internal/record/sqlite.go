@@ -62,6 +62,10 @@ func (s *SQLite) Silence(ctx context.Context, form Form, key dedupstore.Key, ask
 
 // RecordError implements Dialect.
 func (s *SQLite) RecordError(ctx context.Context, _ dedupstore.Key, err error, ask Query) error {
+	return probed(err, s.recordError(ctx, err, ask))
+}
+
+func (s *SQLite) recordError(ctx context.Context, err error, ask Query) error {
 	if ctx.Err() != nil {
 		return s.waited(ctx, err)
 	}

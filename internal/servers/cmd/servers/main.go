@@ -26,6 +26,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.file, "env", "servers.env", "`file` for the shell's export commands, written when the servers answer")
 	flag.BoolVar(&o.postgres, "postgres", true, "start PostgreSQL, from the image that "+servers.EnvPostgresImage+" names")
+	flag.BoolVar(&o.foreign, "foreign", false, "start a PostgreSQL of this machine's programs whose messages are Japanese and whose times look unusual, and nothing else")
 	flag.BoolVar(&o.kafka, "kafka", true, "start Apache Kafka, from the image that "+servers.EnvKafkaImage+" names")
 	flag.DurationVar(&o.lifetime, "lifetime", 12*time.Hour, "when Docker ends the servers if nobody does")
 	flag.Parse()
@@ -41,6 +42,7 @@ func main() {
 type options struct {
 	file            string
 	postgres, kafka bool
+	foreign         bool
 	lifetime        time.Duration
 }
 
@@ -72,6 +74,14 @@ type running struct {
 // startAll answers with what was started even when not all of it was.
 func startAll(ctx context.Context, o options) (running, error) {
 	var r running
+	if o.foreign {
+		db, err := servers.Foreign(ctx)
+		if err != nil {
+			return r, fmt.Errorf("start PostgreSQL in Japanese: %w", err)
+		}
+		r.add(db.Origin, servers.EnvDatabaseURL, db.URL(), db.Close)
+		return r, nil
+	}
 	if o.postgres {
 		db, err := servers.DockerPostgres(ctx, o.lifetime)
 		if err != nil {
