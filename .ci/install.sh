@@ -23,7 +23,20 @@ install_packages() {
 			return 1
 		}
 	fi
+	message_catalogues
 	[ -d "$work/kafka-libs" ] || kafka_jars
+}
+
+# message_catalogues: of PostgreSQL in Japanese, which images of Debian leave out of its packages
+message_catalogues() {
+	local packages
+	compgen -G '/usr/share/locale/ja/LC_MESSAGES/postgres-*.mo' >/dev/null && return
+	packages=$(dpkg -S /usr/lib/postgresql/*/bin/postgres | cut -d: -f1)
+	# shellcheck disable=SC2086
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --reinstall -o 'DPkg::Options::=--path-include=/usr/share/locale/ja/*' $packages >>"$log/apt.log" 2>&1 || {
+		cat "$log/apt.log"
+		return 1
+	}
 }
 
 # kafka_jars: into a directory that is there only when it is complete

@@ -126,6 +126,27 @@ compat() {
 	go mod tidy -diff
 }
 
+# in_japanese: the suites of stores, tables and janitor on a PostgreSQL that speaks another language and writes times in another way
+in_japanese() {
+	local pid rc=0
+	rm -f "$work/foreign.env"
+	"$work/bin/servers" -foreign -env "$work/foreign.env" >"$log/foreign.log" 2>&1 </dev/null &
+	pid=$!
+	while [ ! -f "$work/foreign.env" ]; do
+		kill -0 "$pid" 2>/dev/null || { cat "$log/foreign.log"; return 1; }
+		sleep 0.2
+	done
+	# shellcheck source=/dev/null
+	. "$work/foreign.env"
+	go test -count=1 -skip "$in_japanese_not" ./dedupstore/... ./deadletter/... ./idempotency/... ./janitor ./schema || rc=$?
+	sed 's/^servers: /started /' "$log/foreign.log" >"$work/served"
+	kill -TERM "$pid" && wait "$pid" || true
+	return "$rc"
+}
+
+# in_japanese_not: tests of what is not the server's text, and take long
+in_japanese_not='Pgbouncer|BesideAConsumer|Places|Model|OnSQLite|InSQLite|Killed|SIGKILL'
+
 servers=''
 
 # start_servers: PostgreSQL and Kafka through dockertest, until the end of the run
