@@ -31,7 +31,7 @@ type Finding struct {
 	Run  string `json:"run,omitempty"` // the SQL that puts it right, if there is such
 }
 
-// String is the sentence, and what to run, without a semicolon at its end, so that several can be joined.
+// String is the sentence, and what to run.
 func (f Finding) String() string {
 	switch {
 	case f.Run == "":
@@ -39,7 +39,7 @@ func (f Finding) String() string {
 	case strings.HasPrefix(f.Run, "\n"): // a whole file
 		return f.Says + "; run:" + f.Run
 	}
-	return f.Says + "; run: " + strings.TrimSuffix(f.Run, ";")
+	return f.Says + "; run: " + f.Run
 }
 
 // Check compares the tables of the components, or of all if none is named, with the files, and answers with all that is missing or

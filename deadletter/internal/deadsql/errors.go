@@ -62,7 +62,7 @@ func (b *base) check(ctx context.Context, component schema.Component, table stri
 		}
 	}
 	if len(problems) > 0 {
-		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: a table cannot be used: %s", b.pkg, strings.Join(problems, "; ")))
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: a table cannot be used: %s", b.pkg, strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; ")))
 	}
 	return b.plan(ctx, text, args...)
 }

@@ -69,7 +69,7 @@ func (e *explainer) cannotBeUsed(table string, problems []string) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return e.as(dedupstore.Misconfigured, "the table %s cannot be used: %s", table, strings.Join(problems, "; "))
+	return e.as(dedupstore.Misconfigured, "the table %s cannot be used: %s", table, strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; "))
 }
 
 // inSchema is where package schema finds the table.

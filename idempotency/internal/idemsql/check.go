@@ -62,5 +62,5 @@ func (s *Store[Tx]) examine(ctx context.Context) error {
 		return nil
 	}
 	return dedupstore.WithClass(dedupstore.Misconfigured,
-		fmt.Errorf("%s: the table %s cannot be used: %s", s.name, tableSQL(s.cfg.Schema, s.cfg.Table), strings.Join(problems, "; ")))
+		fmt.Errorf("%s: the table %s cannot be used: %s", s.name, tableSQL(s.cfg.Schema, s.cfg.Table), strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; ")))
 }
