@@ -290,7 +290,7 @@ func (c *comparison) keys() {
 // hasIndex reports whether the table has an index for a key that is not to be dropped.
 func (c *comparison) hasIndex(key []string) bool {
 	return slices.ContainsFunc(c.seen.Indexes, func(i seenIndex) bool {
-		return i.arbiter(key) && (!i.Folds || c.foldsItself(i))
+		return i.arbiter(key) && (!i.Folds || c.dialect == SQLite || c.foldsItself(i)) // SQLite needs a new table then
 	})
 }
 
