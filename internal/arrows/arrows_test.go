@@ -94,7 +94,8 @@ var table = map[string]allowed{
 	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it
-	"dedupstore/internal/gather": {module: []string{"dedupstore"}},
+	"dedupstore/internal/gather": {module: []string{"dedupstore", "internal/turn"}},
+	"internal/turn":              {},
 	"dedupstore/internal/record": {module: []string{"dedupstore", "dedupstore/internal/gather", "schema", "internal/sqlclass", "internal/sqlstate", "internal/sqltable"}},
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/gather", "dedupstore/internal/record", "schema"}},
 

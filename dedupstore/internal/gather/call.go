@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/turn"
 )
 
 // state is where a call stands. It is guarded by the Gatherer's mutex.
@@ -22,6 +23,7 @@ type call[Tx any] struct {
 	ctx   context.Context
 	key   dedupstore.Key
 	fn    func(context.Context, Tx) error
+	turn  *turn.Turn // nil if the call may run whenever it comes
 	state state
 
 	events  chan event[Tx] // what its goroutine does next; at most one is under way
@@ -38,7 +40,15 @@ type event[Tx any] struct {
 }
 
 func newCall[Tx any](ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) *call[Tx] {
-	return &call[Tx]{ctx: ctx, key: key, fn: fn, events: make(chan event[Tx], 1), results: make(chan error, 1)}
+	return &call[Tx]{ctx: ctx, key: key, fn: fn, turn: turn.From(ctx), events: make(chan event[Tx], 1), results: make(chan error, 1)}
+}
+
+// lane is the order in which the call stands, or nil.
+func (c *call[Tx]) lane() *turn.Lane {
+	if c.turn == nil {
+		return nil
+	}
+	return c.turn.Lane()
 }
 
 // run calls the function on the caller's goroutine and hands its outcome to the group. A function that panics or ends its

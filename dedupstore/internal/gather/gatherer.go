@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/turn"
 )
 
 // errNotReturned stands for a panic or runtime.Goexit, which go on by themselves.
@@ -63,16 +64,30 @@ func New[Tx any](backend Backend[Tx], cfg Config) *Gatherer[Tx] {
 
 // Once is the store's Once.
 func (g *Gatherer[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool, err error) {
+	t := turn.From(ctx)
+	if t != nil {
+		t.Lane().Watch(g, g.poke)
+	}
 	g.mu.Lock()
-	if len(g.queue) == 0 && g.active < g.pace.side {
+	if len(g.queue) == 0 && g.active < g.pace.side && (t == nil || t.Number() == t.Lane().Next()) {
 		g.active++
 		g.mu.Unlock()
 		return g.alone(ctx, key, fn)
 	}
 	c := newCall(ctx, key, fn)
 	g.queue = append(g.queue, c)
+	if t == nil || t.Number() == t.Lane().Next() { // else it waits for another one's end, and that starts it
+		g.start()
+	}
 	g.mu.Unlock()
 	return g.follow(c)
+}
+
+// poke starts calls that may run now, because what they have waited for has settled.
+func (g *Gatherer[Tx]) poke() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.start()
 }
 
 // follow does what the call's groups ask of its goroutine, until its answer.
@@ -131,6 +146,9 @@ func (g *Gatherer[Tx]) alone(ctx context.Context, key dedupstore.Key, fn func(co
 	}()
 	ran, err = g.backend.Once(ctx, key, fn)
 	done = true
+	if t := turn.From(ctx); t != nil && err == nil {
+		defer t.Settle() // before the transaction is counted off, so that the next one has those behind it
+	}
 	return ran, err
 }
 
@@ -150,11 +168,14 @@ func (g *Gatherer[Tx]) end(change func()) {
 	g.start()
 }
 
-// start begins transactions for the calls that wait, as many as may run side by side.
+// start begins transactions for the calls that may run, as many as may be side by side.
 func (g *Gatherer[Tx]) start() {
 	for g.active < g.pace.side && len(g.queue) > 0 {
-		g.active++
 		members := g.take()
+		if len(members) == 0 {
+			return // all wait for their turn
+		}
+		g.active++
 		if len(members) == 1 && len(members[0].twins) == 0 {
 			members[0].state = running
 			members[0].events <- event[Tx]{alone: true}
@@ -167,29 +188,12 @@ func (g *Gatherer[Tx]) start() {
 	}
 }
 
-// take removes the next group from the queue. A call whose key another one of the group has becomes its twin.
+// take removes the next group from the queue.
 func (g *Gatherer[Tx]) take() []*call[Tx] {
-	if g.pace.size == 1 {
-		c := g.queue[0]
-		g.queue = g.queue[1:]
-		return []*call[Tx]{c}
-	}
-	var members []*call[Tx]
-	byKey := make(map[dedupstore.Key]*call[Tx], min(len(g.queue), g.pace.size))
-	taken := 0
-	for _, c := range g.queue {
-		if first := byKey[c.key]; first != nil {
-			first.twins = append(first.twins, c)
-		} else if len(members) < g.pace.size {
-			byKey[c.key] = c
-			members = append(members, c)
-		} else {
-			break
-		}
-		taken++
-	}
-	g.queue = slices.Delete(g.queue, 0, taken)
-	return members
+	p := picker[Tx]{size: g.pace.size, byKey: map[dedupstore.Key]*call[Tx]{}, taken: map[*call[Tx]]bool{}}
+	p.pickFrom(g.queue)
+	g.queue = slices.DeleteFunc(g.queue, func(c *call[Tx]) bool { return p.taken[c] })
+	return p.members
 }
 
 // again puts calls back in front of the queue, in their order, each followed by its twins. Those that have left stay away.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/turn"
 )
 
 // errHangs stands for a function that goes on after its context has ended.
@@ -22,7 +23,8 @@ type group[Tx any] struct {
 	back []dedupstore.Key // records to be taken back
 	rest []*call[Tx]      // members for whose functions no time was left
 
-	culprit *call[Tx] // the member whose function failed
+	culprit *call[Tx]           // the member whose function failed
+	broken  map[*turn.Lane]bool // lanes of which a member did not run: those behind it must not either
 }
 
 // run runs a group until everybody in it has an answer or waits again.
@@ -55,7 +57,7 @@ func (gr *group[Tx]) functions() error {
 	began := time.Now()
 	worked := false
 	for i, c := range gr.members {
-		switch gr.next(i, worked && time.Since(began) >= gr.g.cfg.Span) {
+		switch gr.next(i, worked && time.Since(began) >= gr.g.cfg.Span || c.turn != nil && gr.broken[c.lane()]) {
 		case stepRun:
 			worked = true
 			if err := gr.call(c); err != nil {
@@ -68,14 +70,26 @@ func (gr *group[Tx]) functions() error {
 		case stepLate:
 			gr.rest = append(gr.rest, c)
 			gr.back = append(gr.back, c.key)
+			gr.breaks(c)
 		case stepLeft:
 			if gr.fresh[i] {
 				gr.back = append(gr.back, c.key)
 			}
 			gr.rest = append(gr.rest, c) // for its twins
+			gr.breaks(c)
 		}
 	}
 	return nil
+}
+
+func (gr *group[Tx]) breaks(c *call[Tx]) {
+	if c.turn == nil {
+		return
+	}
+	if gr.broken == nil {
+		gr.broken = map[*turn.Lane]bool{}
+	}
+	gr.broken[c.lane()] = true
 }
 
 // step is what becomes of a member when its turn has come.
@@ -233,16 +247,24 @@ func (gr *group[Tx]) committed() {
 // answered answers the members that were in the commit and their twins, and has the rest come again.
 func (gr *group[Tx]) answered(change func(), answer func(i int) (ran bool, err error)) {
 	var answers []func()
+	var settled []*turn.Turn
+	settle := func(c *call[Tx], err error) {
+		if err == nil && c.turn != nil {
+			settled = append(settled, c.turn)
+		}
+	}
 	gr.g.end(func() {
 		change()
 		for _, i := range gr.in {
 			ran, err := answer(i)
 			c := gr.members[i]
 			c.state = ended
+			settle(c, err)
 			answers = append(answers, func() { c.answer(ran, err) })
 			for _, twin := range c.twins {
 				if twin.state != ended {
 					twin.state = ended
+					settle(twin, err)
 					answers = append(answers, func() { twin.answer(false, err) })
 				}
 			}
@@ -250,6 +272,7 @@ func (gr *group[Tx]) answered(change func(), answer func(i int) (ran bool, err e
 		}
 		gr.g.again(gr.rest)
 	})
+	turn.SettleAll(settled)
 	for _, answer := range answers {
 		answer()
 	}

@@ -26,7 +26,8 @@ type model struct {
 	effects map[dedupstore.Key]int
 	most    int // transactions that were open at once
 	open    int
-	sizes   []int // records of each transaction of a group that was begun
+	sizes   []int            // records of each transaction that was begun
+	order   []dedupstore.Key // of the effects that were committed
 
 	fail func(moment string, keys []dedupstore.Key) error // may be nil
 }
@@ -52,6 +53,23 @@ func (m *model) failing(moment string, keys []dedupstore.Key) error {
 		return nil
 	}
 	return m.fail(moment, keys)
+}
+
+// failures are those of a history, in their order.
+func failures(mu *sync.Mutex, faults []error) func(moment string, keys []dedupstore.Key) error {
+	return func(moment string, _ []dedupstore.Key) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(faults) == 0 {
+			return nil
+		}
+		err := faults[0]
+		faults = faults[1:]
+		if moment == "begin" && (errors.Is(err, errUnknown) || errors.Is(err, errDefinite)) {
+			return nil
+		}
+		return err
+	}
 }
 
 // modelTx is a transaction of the model.
@@ -145,6 +163,7 @@ func (tx *modelTx) commit(back []dedupstore.Key) {
 		m.records[k] = true
 		m.effects[k]++
 	}
+	m.order = append(m.order, tx.written...)
 	tx.end()
 }
 
