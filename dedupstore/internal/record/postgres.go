@@ -61,7 +61,7 @@ func (p *Postgres) Locate(ctx context.Context, ask Query) error {
 	case errors.Is(err, sqltable.ErrNoUsage):
 		return p.as(dedupstore.Misconfigured, "%w", err)
 	case err != nil && ctx.Err() != nil:
-		return p.Done(ctx, err)
+		return p.waited(ctx, err)
 	case err != nil:
 		return p.as(max(sqlclass.Of(err), dedupstore.Unavailable), "look for the table: %w", err)
 	}

@@ -121,7 +121,7 @@ func TestRecordErrors(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("why")
 	cancel(why)
-	if err := newTestPostgres().RecordError(ctx, dedupstore.Key{}, io.EOF, asked); dedupstore.ClassOf(err) != dedupstore.Unclassified || !errors.Is(err, why) || !errors.Is(err, context.Canceled) {
+	if err := newTestPostgres().RecordError(ctx, dedupstore.Key{}, io.EOF, asked); dedupstore.ClassOf(err) != dedupstore.Unavailable || !errors.Is(err, why) || !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that is done: %v", err)
 	}
 }
