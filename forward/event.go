@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
-	"github.com/einmal-go/einmal/internal/sqlstate"
+	"github.com/einmal-go/einmal/internal/sqlclass"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -49,8 +48,12 @@ func write[Tx any](ctx context.Context, events Events[Tx], tx Tx, e outbox.Event
 		return err
 	}
 	err = fmt.Errorf("forward: write to the outbox: %w", err)
-	if strings.HasPrefix(sqlstate.Of(err), "42") {
+	class := sqlclass.Of(err)
+	if class == dedupstore.Misconfigured || errors.Is(err, outbox.ErrSwallowed) {
 		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%w: the component outbox of package schema has the SQL to run", err))
+	}
+	if class != dedupstore.Unclassified {
+		return dedupstore.WithClass(class, err)
 	}
 	return err
 }

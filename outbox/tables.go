@@ -9,6 +9,9 @@ import (
 // Buckets is into how many buckets the events are divided by topic and key. It is part of the table.
 const Buckets = 64
 
+// eventTable is the table's name in the files of package schema.
+const eventTable = "outbox_event"
+
 // tables are the names as they stand in SQL.
 type tables struct{ event, lease, mode string }
 
@@ -25,7 +28,7 @@ func newTables(cfg *schema.Config) tables {
 		}
 		return table
 	}
-	return tables{event: name("outbox_event"), lease: name("outbox_lease"), mode: name("outbox_mode")}
+	return tables{event: name(eventTable), lease: name("outbox_lease"), mode: name("outbox_mode")}
 }
 
 // quote makes an identifier of a name.

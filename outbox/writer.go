@@ -1,12 +1,16 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
+	"github.com/einmal-go/einmal/internal/sqltable"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -30,6 +34,9 @@ type WriterConfig struct {
 // for concurrent use.
 type Writer struct {
 	tables   tables
+	located  atomic.Pointer[string] // the table with its schema, in SQL
+	place    sqltable.Place
+	bare     string // the table's name in the catalogue; empty if the configuration names its schema
 	maxBytes int
 	lockKeys bool
 }
@@ -43,7 +50,42 @@ func NewWriter(cfg *WriterConfig) *Writer {
 	if w.maxBytes <= 0 {
 		w.maxBytes = DefaultMaxBytes
 	}
+	switch {
+	case cfg.Tables == nil:
+		w.bare = eventTable
+	case cfg.Tables.Schema == "":
+		w.bare = cmp.Or(cfg.Tables.Tables[eventTable], eventTable)
+	}
 	return w
+}
+
+// Locate finds the table, if it is not known, by a query in the transaction: what functions leave in their sessions changes nothing from
+// then on. A table that is not there is left to the statement.
+func (w *Writer) Locate(ctx context.Context, ask schema.Query) error {
+	if w.bare == "" || w.located.Load() != nil {
+		return nil
+	}
+	in, err := w.place.Find(ctx, sqltable.Query(ask), w.bare)
+	switch {
+	case errors.Is(err, sqltable.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("outbox: look for the table: %w", err)
+	}
+	name := sqltable.Name(in, w.bare)
+	w.located.Store(&name)
+	return nil
+}
+
+// ErrSwallowed is returned where an event was written and is not in the table.
+var ErrSwallowed = errors.New("outbox: an event is not in the table: a trigger or a rule swallows what is inserted: remove it")
+
+// Written reports whether all events are in the table, after the statement has said that it inserted rows of them.
+func (w *Writer) Written(rows int64, events []Event) error {
+	if rows != int64(len(events)) {
+		return ErrSwallowed
+	}
+	return nil
 }
 
 // Arrays says how a driver takes an array as the argument of a statement.
@@ -84,7 +126,11 @@ func (w *Writer) Statement(ctx context.Context, events []Event, arrays Arrays) (
 
 // sql is the statement. The rows get their numbers in the order of the events, and after the locks.
 func (w *Writer) sql(cast string) string {
-	text := `insert into ` + w.tables.event + ` (event_id, topic, partition_key, payload, headers, partition)
+	table := w.tables.event
+	if found := w.located.Load(); found != nil {
+		table = *found
+	}
+	text := `insert into ` + table + ` (event_id, topic, partition_key, payload, headers, partition)
 select e.event_id, e.topic, e.partition_key, e.payload, e.headers, e.partition
 from unnest($1` + cast + `::text[], $2` + cast + `::text[], $3` + cast + `::bytea[], $4` + cast + `::bytea[], $5` + cast + `::bytea[], $6` + cast + `::int[])
   with ordinality as e (event_id, topic, partition_key, payload, headers, partition, place)`

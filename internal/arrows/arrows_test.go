@@ -38,7 +38,7 @@ var table = map[string]allowed{
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
-	"outbox":               {module: []string{"schema", "internal/kafkaconf", "internal/names", "internal/sqlstate"}, others: []string{sarama, otel}},
+	"outbox":               {module: []string{"schema", "internal/sqltable", "internal/kafkaconf", "internal/names", "internal/sqlstate"}, others: []string{sarama, otel}},
 	"outbox/pgxoutbox":     {module: []string{"outbox"}, others: []string{pgx}},
 	"outbox/sqloutbox":     {module: []string{"outbox"}},
 	"outbox/bunoutbox":     {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
@@ -47,13 +47,13 @@ var table = map[string]allowed{
 	"internal/topicwindow": {module: []string{"internal/kafkaconf"}, others: []string{sarama}},
 
 	// forward writes messages to the outbox; it knows no driver and no client
-	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox", "internal/nils", "internal/sqlstate"}},
+	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox", "internal/nils", "internal/sqlclass"}},
 
 	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
 	"idempotency":                     {module: []string{"dedupstore"}},
 	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
 	"idempotency/internal/servertest": {},
-	"idempotency/internal/idemsql":    {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate"}},
+	"idempotency/internal/idemsql":    {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate", "internal/sqlclass", "internal/sqltable"}},
 	"idempotency/pgxidempotency":      {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
 	"idempotency/sqlidempotency":      {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},
 	"idempotency/bunidempotency": {

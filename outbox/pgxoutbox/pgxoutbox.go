@@ -18,10 +18,22 @@ func NewWriter(cfg *outbox.WriterConfig) *Writer { return &Writer{outbox.NewWrit
 // nothing. An event that could not be sent is refused with an error that wraps outbox.ErrInvalidEvent before anything is written,
 // so that the transaction can still be used.
 func (w *Writer) Write(ctx context.Context, tx pgx.Tx, events ...outbox.Event) error {
-	sql, args, err := w.writer.Statement(ctx, events, outbox.NativeArrays)
-	if err != nil || sql == "" {
+	if len(events) == 0 {
+		return nil
+	}
+	if err := w.writer.Locate(ctx, func(ctx context.Context, sql string, args ...any) (answer string, err error) {
+		err = tx.QueryRow(ctx, sql, args...).Scan(&answer)
+		return answer, err
+	}); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, sql, args...)
-	return err
+	sql, args, err := w.writer.Statement(ctx, events, outbox.NativeArrays)
+	if err != nil {
+		return err
+	}
+	tag, err := tx.Exec(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	return w.writer.Written(tag.RowsAffected(), events)
 }

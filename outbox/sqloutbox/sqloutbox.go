@@ -17,10 +17,26 @@ func NewWriter(cfg *outbox.WriterConfig) *Writer { return &Writer{outbox.NewWrit
 // nothing. An event that could not be sent is refused with an error that wraps outbox.ErrInvalidEvent before anything is written,
 // so that the transaction can still be used.
 func (w *Writer) Write(ctx context.Context, tx *sql.Tx, events ...outbox.Event) error {
-	text, args, err := w.writer.Statement(ctx, events, outbox.TextArrays)
-	if err != nil || text == "" {
+	if len(events) == 0 {
+		return nil
+	}
+	if err := w.writer.Locate(ctx, func(ctx context.Context, text string, args ...any) (answer string, err error) {
+		err = tx.QueryRowContext(ctx, text, args...).Scan(&answer)
+		return answer, err
+	}); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, text, args...)
-	return err
+	text, args, err := w.writer.Statement(ctx, events, outbox.TextArrays)
+	if err != nil {
+		return err
+	}
+	result, err := tx.ExecContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	rows, err := result.RowsAffected()
+	if err != nil {
+		return err
+	}
+	return w.writer.Written(rows, events)
 }

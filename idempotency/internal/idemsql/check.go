@@ -18,6 +18,9 @@ func (s *Store[Tx]) Check(ctx context.Context) error {
 	if err := s.reachable(ctx); err != nil {
 		return err
 	}
+	if err := s.locate(ctx); err != nil {
+		return err
+	}
 	if err := s.examine(ctx); err != nil {
 		return err
 	}

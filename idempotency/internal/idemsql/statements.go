@@ -25,6 +25,8 @@ type Step struct {
 
 // dialect has the texts of one database. They are constant, so that they are prepared once.
 type dialect struct {
+	located bool // the table was looked for, and found
+
 	lock string // takes the locks, and returns a lock: null if none was tried
 	full string // scope, limit: whether as many answers are kept
 	find string // scope, key

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/idempotency"
+	"github.com/einmal-go/einmal/internal/sqlclass"
 	"github.com/einmal-go/einmal/internal/sqlstate"
+	"github.com/einmal-go/einmal/internal/sqltable"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -47,19 +50,56 @@ type Store[Tx any] struct {
 	name    string // begins each error
 	cfg     Config
 	dialect schema.Dialect
-	sql     *dialect
+
+	place sqltable.Place          // of the table, unless Config.Schema says it
+	texts atomic.Pointer[dialect] // for the table where it is
+}
+
+// sql has the texts.
+func (s *Store[Tx]) sql() *dialect { return s.texts.Load() }
+
+// locate finds the table once: what a handler leaves in its session changes nothing then. An error of the table's is left to Check and to
+// the statements.
+func (s *Store[Tx]) locate(ctx context.Context) error {
+	if s.dialect == schema.SQLite || s.cfg.Schema != "" || s.sql().located {
+		return nil
+	}
+	in, err := s.place.Find(ctx, sqltable.Query(s.driver.Ask), s.cfg.Table)
+	switch {
+	case errors.Is(err, sqltable.ErrNoUsage):
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %w", s.name, err))
+	case errors.Is(err, sqltable.ErrNotFound):
+		return nil
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%s: look for the table: %w (%w)", s.name, ctx.Err(), err)
+	case err != nil:
+		return dedupstore.WithClass(max(sqlclass.Of(err), dedupstore.Unavailable), fmt.Errorf("%s: look for the table: %w", s.name, err))
+	}
+	texts := dialectOf(s.dialect, sqltable.Name(in, s.cfg.Table))
+	texts.located = true
+	s.texts.Store(texts)
+	return nil
 }
 
 // New returns the store of that name. What is wrong with the configuration is the error of the driver's InTx.
 func New[Tx any](name string, driver Driver[Tx], in schema.Dialect, cfg Config) *Store[Tx] {
 	cfg.Table = cmp.Or(cfg.Table, DefaultTable)
-	return &Store[Tx]{driver.Transactor, driver, name, cfg, in, dialectOf(in, tableSQL(cfg.Schema, cfg.Table))}
+	place := cfg.Schema
+	if in == schema.SQLite {
+		place = "main" // a temporary table would come before one that does not say it
+	}
+	s := &Store[Tx]{Transactor: driver.Transactor, driver: driver, name: name, cfg: cfg, dialect: in}
+	s.texts.Store(dialectOf(in, tableSQL(place, cfg.Table)))
+	return s
 }
 
 // Once implements idempotency.Store.
 func (s *Store[Tx]) Once(ctx context.Context, req idempotency.Request, fn func(ctx context.Context, tx Tx) (idempotency.Answer, error)) (answer idempotency.Answer, replayed bool, err error) {
 	if err := req.Validate(); err != nil {
 		return answer, false, fmt.Errorf("%s: %w", s.name, err)
+	}
+	if err := s.locate(ctx); err != nil {
+		return answer, false, err
 	}
 	err = s.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		stored, err := s.open(ctx, tx, &req)
@@ -88,12 +128,12 @@ func (s *Store[Tx]) open(ctx context.Context, tx Tx, req *idempotency.Request) (
 		got            = sql.Null[lock]{V: lockTaken} // on SQLite, whose first statement has the only place to write
 		row            row
 	)
-	locks := Step{SQL: s.sql.lock, Args: s.sql.args(req)}
+	locks := Step{SQL: s.sql().lock, Args: s.sql().args(req)}
 	if s.dialect != schema.SQLite {
 		locks.Dest, locks.Found = []any{&got}, &locking
 	}
 	err := s.run(ctx, tx, "find the key", locks,
-		Step{SQL: s.sql.find, Args: []any{req.Scope, req.Key}, Dest: row.dest(), Found: &found},
+		Step{SQL: s.sql().find, Args: []any{req.Scope, req.Key}, Dest: row.dest(), Found: &found},
 		Step{SQL: savepointSQL, Skip: func() bool { return found || got.V != lockTaken }},
 	)
 	switch {
@@ -118,7 +158,7 @@ func (s *Store[Tx]) room(ctx context.Context, tx Tx, req *idempotency.Request) e
 		return nil
 	}
 	var full, counted bool
-	err := s.run(ctx, tx, "count the keys", Step{SQL: s.sql.full, Args: []any{req.Scope, int64(req.MaxKeys)}, Dest: []any{&full}, Found: &counted})
+	err := s.run(ctx, tx, "count the keys", Step{SQL: s.sql().full, Args: []any{req.Scope, int64(req.MaxKeys)}, Dest: []any{&full}, Found: &counted})
 	if err == nil && full {
 		err = fmt.Errorf("%s: %w", s.name, idempotency.ErrTooManyKeys)
 	}
@@ -134,9 +174,9 @@ func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a
 	}
 	var saved, unused bool
 	err := s.run(ctx, tx, "store the answer", Step{SQL: releaseSQL}, Step{ // fails behind a COMMIT or ROLLBACK of the function's
-		SQL: s.sql.save,
+		SQL: s.sql().save,
 		Args: []any{
-			req.Scope, req.Key, req.Fingerprint[:], a.Status, encodeHeader(a.Header), append([]byte{}, a.Body...), s.sql.keep(req.Keep),
+			req.Scope, req.Key, req.Fingerprint[:], a.Status, encodeHeader(a.Header), append([]byte{}, a.Body...), s.sql().keep(req.Keep),
 		},
 		Dest: []any{&unused}, Found: &saved,
 	})
