@@ -92,8 +92,8 @@ type Topic struct {
 
 	// EventID tells what identifies the event, however often it is produced or delivered: HeaderID, CloudEventID, JSONID,
 	// UniqueKeyID, OffsetID, a CompositeID of several, or a function of your own, which must be safe for concurrent use, must
-	// give one message the same id in every process and at any time, and must not write to the message. New calls it once, with
-	// an empty message, to find what was made by mistake, a JSONID without a name for example. Default: HeaderID("event-id").
+	// give one message the same id in every process and at any time, and must not write to the message. Default:
+	// HeaderID("event-id").
 	EventID func(*Message) (string, error)
 
 	// Middleware stands around Handler, inside Config.Middleware. The first is the outermost.

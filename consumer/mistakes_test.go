@@ -34,7 +34,7 @@ func TestArgumentsThatCannotBeMeant(t *testing.T) {
 		"JSONID of nothing":            {eventID(consumer.JSONID()), "EventID: JSONID has no name"},
 		"JSONID of an empty name":      {eventID(consumer.JSONID("meta", "")), "EventID: JSONID has no name"},
 		"HeaderID of nothing":          {eventID(consumer.HeaderID("")), "EventID: HeaderID has no name"},
-		"a function that panics":       {eventID(func(msg *consumer.Message) (string, error) { return string(msg.Headers[0].Value), nil }), ""},
+		"the user's own, not called":   {eventID(func(*consumer.Message) (string, error) { panic("called by New") }), ""},
 		"group with a line break":      {func(cfg *consumer.Config, _ *consumer.Topic) { cfg.Group = "my group\n" }, `Config.Group: is "my group\n", which has control characters`},
 		"group that ends with a blank": {func(cfg *consumer.Config, _ *consumer.Topic) { cfg.Group = "my group " }, "begins or ends with a blank"},
 		"group that is no text":        {func(cfg *consumer.Config, _ *consumer.Topic) { cfg.Group = "my\xffgroup" }, "is not valid UTF-8"},
