@@ -90,7 +90,9 @@ type Config struct {
 
 	// PublishTimeout is how long Kafka may take for a batch. What is not acknowledged then is sent again. A batch that has begun
 	// when Run's ctx ends still has this time, and a few seconds for the database: keep it below the time that your platform leaves
-	// between SIGTERM and SIGKILL. Default: DefaultPublishTimeout, in TwoPhase DefaultTwoPhasePublishTimeout.
+	// between SIGTERM and SIGKILL. It must not be shorter than a broker may wait for its replicas (Producer.Timeout, 5 s): what is
+	// answered later is sent again, and again as long as a broker is down. Default: DefaultPublishTimeout, in TwoPhase
+	// DefaultTwoPhasePublishTimeout.
 	PublishTimeout time.Duration
 
 	// LeaseTTL is how long a claim of a two-phase relay is valid: at least twice PublishTimeout and 10 s more. Default:

@@ -53,6 +53,12 @@ func TestConfigErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "make it at least 40s") {
 		t.Errorf("%v", err)
 	}
+	for _, timeout := range []time.Duration{4999 * time.Millisecond, 5 * time.Second} {
+		_, err = outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(nil), Brokers: []string{"localhost:9092"}, PublishTimeout: timeout})
+		if refused := err != nil && strings.Contains(err.Error(), "Config.PublishTimeout: is 4.999s, but a broker may wait for its replicas for 5s"); refused != (timeout < 5*time.Second) {
+			t.Errorf("%v: %v", timeout, err)
+		}
+	}
 }
 
 func TestTablesMissing(t *testing.T) {

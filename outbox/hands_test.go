@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
+
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/outboxtest"
 )
@@ -64,6 +66,7 @@ func TestRowsChangedByHand(t *testing.T) {
 				cfg := b.config(mode)
 				cfg.Database = &meddler{b.db, sync.OnceFunc(func() { b.exec(c.change) }), nothing}
 				cfg.PublishTimeout, cfg.LeaseTTL = time.Second, 12*time.Second
+				cfg.Sarama = func(c *sarama.Config) { c.Producer.Timeout = time.Second }
 				r := start(t, cfg)
 				eventually(t, "the rest is sent", func() bool { return b.rows("not ("+c.left+")") == 0 })
 				if n := b.rows("true"); n != b.rows(c.left) {

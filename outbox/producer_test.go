@@ -188,7 +188,9 @@ func TestProducerIsRetired(t *testing.T) {
 			n := &lossy{hold: true}
 			cfg := b.config(mode)
 			cfg.PublishTimeout = time.Second
-			cfg.Sarama = func(c *sarama.Config) { c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, n }
+			cfg.Sarama = func(c *sarama.Config) {
+				c.Producer.Timeout, c.Net.Proxy.Enable, c.Net.Proxy.Dialer = time.Second, true, n
+			}
 			start(t, cfg)
 			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
 			if !n.lost.Load() || !n.cut.Load() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,6 +128,54 @@ func TestLeaseKeepsOthersOut(t *testing.T) {
 	if got := b.topicHas(); got != "1 2" {
 		t.Error(got)
 	}
+}
+
+// A bucket that another relay leases after a poll has found it free is left alone: its lease, its epoch and its rows stay as they are.
+func TestLeaseTakenBetweenPollAndClaim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("1")
+	taken := make(chan struct{})
+	cfg := b.config(outbox.TwoPhase)
+	cfg.Database = leasing{b.db, sync.OnceFunc(func() {
+		b.exec("update outbox_lease set owner = 'other', epoch = 7, leased_until = clock_timestamp() + interval '1 hour'")
+		close(taken)
+	})}
+	r := start(t, cfg)
+	<-taken
+	other := "select count(*) from outbox_lease where owner = 'other' and epoch = 7 and leased_until > clock_timestamp()"
+	for began := time.Now(); time.Since(began) < 2*time.Second; time.Sleep(20 * time.Millisecond) {
+		if n := value[int](b.fixture, other); n != outbox.Buckets || b.rows("status = 'PENDING' and claims = 0") != 1 {
+			t.Fatalf("%d leases are the other's still, %d rows wait", n, b.rows("status = 'PENDING'"))
+		}
+	}
+	if r.Status().Published != 0 || b.topicHas() != "" {
+		t.Error("a row of a leased bucket was sent")
+	}
+	b.exec("update outbox_lease set leased_until = '-infinity'")
+	eventually(t, "it is sent when the lease is over", func() bool { return b.rows("true") == 0 })
+}
+
+// leasing is a Database that calls a func before a relay leases buckets.
+type leasing struct {
+	outbox.Database
+	before func()
+}
+
+func (l leasing) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
+	return l.Database.InTx(ctx, func(ctx context.Context, tx outbox.Tx) error { return f(ctx, leasingTx{tx, l.before}) })
+}
+
+type leasingTx struct {
+	outbox.Tx
+	before func()
+}
+
+func (t leasingTx) Query(ctx context.Context, sql string, args []any, row func(scan func(...any) error) error) error {
+	if strings.Contains(sql, "epoch = l.epoch + 1") {
+		t.before()
+	}
+	return t.Tx.Query(ctx, sql, args, row)
 }
 
 // B10: a relay that was too slow marks nothing that is not its own any more, and tells.

@@ -187,7 +187,11 @@ func (b *bench) kafkaAway() {
 	topic := b.Topic(b.t, 2, nil)
 	n := newNetwork()
 	cfg := b.config()
-	cfg.Sarama, cfg.PublishTimeout = n.use, 2*time.Second
+	cfg.PublishTimeout = 2 * time.Second
+	cfg.Sarama = func(c *sarama.Config) {
+		n.use(c)
+		c.Producer.Timeout = cfg.PublishTimeout
+	}
 	r := b.start(cfg)
 	want := b.writeInOrder(topic, 2, 5, 20)
 	b.awaitEmpty()

@@ -73,7 +73,7 @@ func (o *orders) run(ctx context.Context) error {
 		BatchRows: o.Rows, Workers: o.Workers, PublishTimeout: publishTimeout, LeaseTTL: leaseTTL,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Sarama: func(c *sarama.Config) {
-			c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, s
+			c.Producer.Timeout, c.Net.Proxy.Enable, c.Net.Proxy.Dialer = publishTimeout, true, s
 			c.Producer.MaxMessageBytes = 3000 // several record batches for a partition
 		},
 	})
