@@ -38,8 +38,7 @@
 // a serialization failure.
 //
 // The function must not end the transaction. Commit and Rollback of its tx are refused, and a COMMIT or ROLLBACK as text is
-// noticed afterwards; both fail the call with dedupstore.ErrTxEnded. A text that begins another transaction after it
-// (COMMIT AND CHAIN) is not noticed. Savepoints, by tx.Begin or as text, are the function's own affair.
+// noticed afterwards, even if the text begins another transaction; both fail the call with dedupstore.ErrTxEnded. Savepoints, by tx.Begin or as text, are the function's own affair.
 //
 // # Errors
 //
