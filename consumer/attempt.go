@@ -21,6 +21,14 @@ func (h *history) attempts() int {
 	return h.failing.Attempts
 }
 
+// excused is how many of them do not count for middleware.Retry.
+func (h *history) excused() int {
+	if h.failing == nil {
+		return 0
+	}
+	return h.failing.excused
+}
+
 // note keeps what was judged. An attempt before a message was due is none.
 func (h *history) note(f *Failing) {
 	switch {
@@ -77,7 +85,7 @@ func (t *topic) judge(ctx context.Context, offset int64, h history, err error) *
 		return nil
 	}
 	err = SafeError(err)
-	f := &Failing{Offset: offset, Attempts: h.attempts() + 1, Since: h.first, Err: err}
+	f := &Failing{Offset: offset, Attempts: h.attempts() + 1, Since: h.first, Err: err, excused: excusedOf(err)}
 	delay, asked := Delay(err)
 	_, f.waits = Due(err)
 	switch {

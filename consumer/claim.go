@@ -34,6 +34,7 @@ type claim struct {
 	queue    *queue
 	stock    stock
 	tracker  offsets.Tracker
+	carrying carrying
 	open     opened
 	running  runningItems
 	parked   map[*item]*time.Timer
@@ -123,6 +124,7 @@ func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
 	it := cl.stock.item()
 	cl.reach = rec.Offset + 1
 	it.rec, it.offset, it.fetched = rec, rec.Offset, cl.fetched
+	cl.remember(it)
 	cl.open.add(it)
 	cl.held++
 	cl.bytes += it.size()

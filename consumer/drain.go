@@ -63,7 +63,7 @@ func (cl *claim) revoke() {
 func (cl *claim) fence() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	cl.settle(time.Now())
+	cl.mark(time.Now(), true)
 	cl.countPause(time.Now())
 	cl.fenced = true
 	cl.held, cl.bytes = 0, 0

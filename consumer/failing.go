@@ -10,8 +10,10 @@ type Failing struct {
 	RetryAt  time.Time // not before this is the next one; zero if there is none, because OnFailure is Stop
 	Err      error     // of the last one
 
-	delay time.Duration // from the judgement of the last one to RetryAt
-	waits bool          // the last one has not failed: the message was not due
+	delay   time.Duration // from the judgement of the last one to RetryAt
+	excused int           // of Attempts: that do not count for middleware.Retry
+
+	waits bool // the last one has not failed: the message was not due
 }
 
 const (

@@ -193,3 +193,46 @@ func TestPanicInEventID(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A message that fails through rebalances and restarts has an age and a number of attempts that say so.
+func TestAgeSurvivesRestarts(t *testing.T) {
+	t.Parallel()
+	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
+		topic, group := b.Topic(t, 1), serverstest.Group(t)
+		b.Produce(t, records(topic, 1, 5)...)
+		var attempts seen
+		cfg := ordered(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
+			if msg.Offset != 2 {
+				return nil
+			}
+			_ = attempts.Handle(ctx, msg)
+			return consumer.RetryAfter(20*time.Millisecond, errHandler)
+		}), consumer.Unordered, 4)
+		var before consumer.PartitionStatus
+		for life := range 4 {
+			m := start(t, cfg)
+			n := attempts.len()
+			eventually(t, "it fails twice more", func() bool {
+				p := m.Status().Partitions
+				if len(p) == 0 || p[0].Failing == nil || p[0].OldestAttempts < 2*(life+1) || attempts.len() < n+2 {
+					return false
+				}
+				if life > 0 && (p[0].Failing.Since.UnixMilli() != before.Failing.Since.UnixMilli() || p[0].OldestSince.UnixMilli() != before.OldestSince.UnixMilli()) {
+					t.Fatalf("life %d: failing since %v, open since %v; was %v, %v", life, p[0].Failing.Since, p[0].OldestSince, before.Failing.Since, before.OldestSince)
+				}
+				before = p[0]
+				return true
+			})
+			if err := m.stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := 0
+		for _, msg := range attempts.all() {
+			if msg.Attempt != last+1 {
+				t.Errorf("attempt %d follows %d", msg.Attempt, last)
+			}
+			last = msg.Attempt
+		}
+	})
+}

@@ -251,10 +251,30 @@ func (m *membership) note(err error) {
 	if !errors.As(err, &failed) || failed.Topic == "" {
 		return
 	}
+	if errors.Is(failed.Err, sarama.ErrOffsetMetadataTooLarge) {
+		m.withoutMetadata()
+		return
+	}
 	for _, cl := range m.allClaims() {
 		if cl.topic.name == failed.Topic && cl.partition == failed.Partition {
 			cl.cannotRead(failed.Err)
 			cl.examine(failed.Err)
 		}
+	}
+}
+
+// withoutMetadata goes on without carrying what is known of open messages: a broker with a small offset.metadata.max.bytes refuses the
+// whole commit for it.
+func (m *membership) withoutMetadata() {
+	if m.noMetadata.Swap(true) {
+		return
+	}
+	m.log.Warn("einmal: the broker refuses the metadata of committed offsets: ages and attempts of messages begin anew with each rebalance; raise offset.metadata.max.bytes")
+	for _, cl := range m.allClaims() {
+		cl.mu.Lock()
+		if !cl.fenced {
+			cl.commitAgain()
+		}
+		cl.mu.Unlock()
 	}
 }

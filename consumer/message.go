@@ -26,9 +26,9 @@ type Message struct {
 	TopicID      TopicID   // zero if the broker does not tell
 	EventID      string    // what Topic.EventID returned
 	EventIDErr   error     // why there is no EventID; Dedup refuses the message with it
-	Attempt      int       // from 1; counted as long as this process holds the partition
+	Attempt      int       // from 1; see docs/failures.md for what of it outlasts a rebalance and a restart
 	FirstAttempt time.Time // start of attempt 1
-	LastError    error     // of the attempt before this one; nil in attempt 1
+	LastError    error     // of the attempt before this one; nil in attempt 1, ErrEarlierAttempt if it was made by another owner
 
 	// Earlier is what befell the message in the topics that have handed it on. It is set by what handles such topics, such as
 	// forward.RetryTopics, and nil for a message in the topic where it first stood.

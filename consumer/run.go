@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,10 +22,11 @@ type running struct {
 	cancelHandlers context.CancelCauseFunc
 	drains         chan struct{} // closed when draining has begun everywhere
 
-	hooks   *hookRunner
-	load    load
-	watcher sync.WaitGroup
-	unwatch context.CancelFunc
+	hooks      *hookRunner
+	load       load
+	noMetadata atomic.Bool // the broker takes none of the size that is needed
+	watcher    sync.WaitGroup
+	unwatch    context.CancelFunc
 
 	ids        map[string]TopicID // of the topics, as of the last session; written between sessions only
 	partitions map[string]int     // the most that each topic has had; used by a session and its watch, one after the other

@@ -65,7 +65,9 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	}
 	cl := newClaim(s.running, s.group, t, s.topicID(t.name), sess, sc)
 	cl.leave = s.leave
-	cl.committed, cl.note = s.committedOffset(sc)
+	was := s.committedOffset(sc)
+	cl.committed, cl.note = was.offset, was.note
+	cl.inherit(was.carried)
 	s.group.Resume(cl.ref()) // a pause survives losing the partition
 	t.assigned(cl.partition)
 	s.addClaim(cl)
@@ -95,15 +97,16 @@ func (s *session) restart(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGr
 }
 
 // committedOffset returns what was committed when the claim began. Claims of a cooperative rebalance are not known in Setup.
-func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) (offset int64, note string) {
+func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) committed {
 	known := s.committed
 	if s.cfg.Rebalance == Cooperative {
 		known = committedOffsets(s.client, s.cfg.Group, map[string][]int32{sc.Topic(): {sc.Partition()}})
 	}
 	if c, ok := known[sc.Topic()][sc.Partition()]; ok {
-		return c.offset, cmp.Or(c.note, s.startNote(s.topics[sc.Topic()], sc.Partition()))
+		c.note = cmp.Or(c.note, s.startNote(s.topics[sc.Topic()], sc.Partition()))
+		return c
 	}
-	return -1, ""
+	return committed{offset: -1}
 }
 
 // asked returns the partitions whose committed offsets a session needs to know: its own, and all of a topic whose start depends on what
@@ -122,8 +125,9 @@ func (s *session) asked(claims map[string][]int32) map[string][]int32 {
 
 // committed is what a group has committed for a partition.
 type committed struct {
-	offset int64  // -1 if nothing
-	note   string // of an earlier session, see notePartitions
+	offset  int64  // -1 if nothing
+	note    string // of an earlier session, see notePartitions
+	carried string // text of the claim before
 }
 
 // drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows, and next
@@ -191,8 +195,10 @@ func committedOffsets(client sarama.Client, group string, claims map[string][]in
 		for partition, block := range blocks {
 			if block.Err == sarama.ErrNoError {
 				c := committed{offset: block.Offset}
-				if strings.HasPrefix(block.Metadata, notePartitions) { // others' metadata are not ours to keep
-					c.note = block.Metadata
+				note, text := cutCarried(block.Metadata)
+				c.carried = text
+				if strings.HasPrefix(note, notePartitions) { // others' metadata are not ours to keep
+					c.note = note
 				}
 				found[topic][partition] = c
 			}

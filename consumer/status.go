@@ -42,7 +42,7 @@ type PartitionStatus struct {
 	Ahead     int       // messages delivered from the oldest open one on, finished ones included
 	Paused    bool      // fetching is paused, because a limit is reached
 	PausedBy  Limit     // which one keeps it so; empty if none does. Of LimitAhead, Oldest is the message that holds back the others
-	Progress  time.Time // when a message last finished, or Assigned
+	Progress  time.Time // when a message last finished, here or with the owner before if messages stayed open, or Assigned
 	LastError error     // of the attempt that failed last, nil if none has
 
 	FetchError error     // why the partition cannot be read, of the last 30 s; nil once something of it was fetched again
@@ -53,7 +53,7 @@ type PartitionStatus struct {
 	OpenTransaction time.Time
 
 	Oldest         int64     // offset of the oldest message that is not finished, -1 if there is none
-	OldestSince    time.Time // when it was fetched
+	OldestSince    time.Time // when it was fetched, by an earlier owner of the partition too if it was in work there
 	OldestDue      time.Time // not before this it is to be handled, see NotBefore; zero if nothing said so
 	OldestAttempts int       // at it, that have failed
 	Next           int64     // the offset that may be committed, -1 before the first message has finished
@@ -91,6 +91,9 @@ func (cl *claim) status() PartitionStatus {
 	}
 	if next, ok := cl.tracker.Committable(); ok {
 		s.Next = next
+	}
+	if it := cl.open.oldest; it != nil { // it may be waiting for its turn, with attempts of an earlier owner
+		s.Failing = it.failing
 	}
 	for _, it := range cl.running {
 		s.Failing = older(s.Failing, it.failing)

@@ -160,6 +160,9 @@ func errorKind(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "timeout"
 	}
+	if errors.Is(err, ErrEarlierAttempt) {
+		return "earlier_attempt"
+	}
 	if errors.Is(err, ErrNoEventID) {
 		return "no_event_id"
 	}

@@ -26,14 +26,16 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 	switch {
 	case err == nil:
 		cl.complete(it, now)
-	case f != nil && !cl.stopped:
-		it.note(f)
+	case f != nil:
+		it.note(f) // at the end of the claim too: it is carried to the next one
 		if f.waits {
 			it.due = f.RetryAt
 		} else {
 			cl.lastErr = f.Err
 		}
-		cl.park(it, f.RetryAt)
+		if !cl.stopped {
+			cl.park(it, f.RetryAt)
+		}
 	}
 	if !cl.topic.workers.contended.Load() || now.Sub(turn) < minTurn {
 		next = cl.start(turn, now)
@@ -78,11 +80,21 @@ func (cl *claim) settle(now time.Time) {
 	if cl.fenced {
 		return
 	}
+	cl.mark(now, false)
+	cl.report()
+}
+
+// mark marks, and takes what is to be carried along. It is called under the lock.
+func (cl *claim) mark(now time.Time, end bool) {
+	changed := cl.carry(now, end)
 	if offset, ok := cl.tracker.Committable(); ok && offset > cl.marked {
 		cl.marked = offset
-		cl.session.MarkOffset(cl.topic.name, cl.partition, offset, cl.note)
+		cl.session.MarkOffset(cl.topic.name, cl.partition, offset, cl.metadata())
+		return
 	}
-	cl.report()
+	if changed {
+		cl.commitAgain()
+	}
 }
 
 // park holds a message that failed, or is not due, until its next attempt. Nobody waits with it.

@@ -44,7 +44,7 @@ const (
 // OutcomeUnknown or Misconfigured (a deadlock, a server that restarts, a missing table) are asked to be tried again without end,
 // and do not count. A database that is down for an hour makes no dead letters.
 //
-// The other attempts are counted as msg.Attempt counts them: as long as this process holds the partition. Those that do not count
+// The other attempts are counted as msg.Attempt counts them, through rebalances and restarts too. Those that do not count
 // are known from msg.LastError, so a link outside that hides an error makes them count. attempts must be at least 1;
 // consumer.New says so if it is not, and reports pauses that are negative or contradict each other.
 func Retry(attempts int, cfg *RetryConfig) consumer.Middleware {
@@ -136,6 +136,9 @@ type excused struct {
 
 func (e *excused) Unwrap() error { return e.error }
 
+// Excused tells the runner, which carries the number to the next owner of the partition with that of all attempts.
+func (e *excused) Excused() int { return e.attempts }
+
 // excuse has err remember them, if there are any.
 func excuse(attempts int, err error) error {
 	if attempts == 0 {
@@ -146,8 +149,11 @@ func excuse(attempts int, err error) error {
 
 // excusedBefore returns how many attempts before this one do not count.
 func excusedBefore(last error) int {
-	if e, ok := errors.AsType[*excused](last); ok {
-		return e.attempts
+	if e, ok := errors.AsType[interface {
+		error
+		Excused() int
+	}](last); ok {
+		return e.Excused()
 	}
 	return 0
 }

@@ -82,11 +82,11 @@ func TestDelaysAreNotedAndNotWaitedFor(t *testing.T) {
 	for _, a := range out.Attempts {
 		got = append(got, a.Delay)
 	}
-	want := []time.Duration{time.Hour, 0, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute, time.Minute, time.Minute}
+	want := []time.Duration{time.Hour, 10 * time.Millisecond, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute, time.Minute, time.Minute}
 	if !slices.Equal(got, want) {
 		t.Errorf("delays %v, want %v", got, want)
 	}
-	if sum := time.Hour + 4*time.Minute; out.Waited() != sum || time.Since(began) > 30*time.Second {
+	if sum := time.Hour + 4*time.Minute + 10*time.Millisecond; out.Waited() != sum || time.Since(began) > 30*time.Second {
 		t.Errorf("Waited() = %v, want %v, in %v", out.Waited(), sum, time.Since(began))
 	}
 }
