@@ -57,6 +57,10 @@ type claim struct {
 
 	transaction openTransaction // that holds the partition back
 
+	logEnd   int64 // as the broker told while fetches did not
+	endKnown bool  // it did
+	endLost  bool  // it did not when it was asked
+
 	pausedBy Limit     // "" if it is not
 	pausedAt time.Time // or when countPause was last called
 	holdup   holdup
@@ -102,7 +106,7 @@ func (cl *claim) pump(messages <-chan *sarama.ConsumerMessage) {
 func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	cl.fetched, cl.unread, cl.fetchErr = time.Now(), time.Time{}, nil
+	cl.fetched, cl.unread, cl.fetchErr, cl.endLost = time.Now(), time.Time{}, nil, false
 	more := len(messages)
 	ok := cl.add(rec)
 	for ; ok && more > 0; more-- {

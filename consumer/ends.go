@@ -93,6 +93,7 @@ const (
 func (s *session) watchEnds(ctx context.Context) {
 	for pause(ctx, jitter(endsPoll)) {
 		idle, partitions := s.idleClaims()
+		s.learnEnds()
 		if len(idle) == 0 {
 			continue
 		}
@@ -111,6 +112,34 @@ func (s *session) watchEnds(ctx context.Context) {
 			cl.heldBack(end, newest[cl.topic.name][cl.partition])
 		}
 	}
+}
+
+// learnEnds asks for the ends of the partitions of which fetches do not tell: those that are paused, and those of which nothing was fetched
+// yet, or nothing any more. It is one request for each broker.
+func (s *session) learnEnds() {
+	asked, partitions := []*claim{}, map[string][]int32{}
+	for _, cl := range s.allClaims() {
+		if cl.needsEnd() {
+			asked = append(asked, cl)
+			partitions[cl.topic.name] = append(partitions[cl.topic.name], cl.partition)
+		}
+	}
+	ends := listOffsets(s.client, partitions, sarama.OffsetNewest, sarama.ReadUncommitted)
+	for _, cl := range asked {
+		end, ok := ends[cl.topic.name][cl.partition]
+		cl.mu.Lock()
+		cl.logEnd, cl.endKnown, cl.endLost = end, ok, !ok
+		cl.mu.Unlock()
+	}
+}
+
+// needsEnd reports whether the end of the log is not known by fetches.
+func (cl *claim) needsEnd() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	needs := cl.pausedBy != "" || cl.source.HighWaterMarkOffset() == 0 || cl.fetchErr != nil && time.Since(cl.fetchErrAt) < fetchErrFresh
+	cl.endLost = cl.endLost && needs
+	return needs
 }
 
 // idleClaims returns the claims that hold no message and know where they stand.

@@ -7,7 +7,7 @@ import (
 )
 
 // Limits bound what a Consumer holds in memory, and how far it works ahead of a message that is stuck. A partition that is over
-// a limit is paused, and resumed at half of it; what the fetch under way brings, at most one batch per partition, comes on
+// a limit is paused, and resumed at half of that one; what the fetch under way brings, at most one batch per partition, comes on
 // top. Zero means the default.
 type Limits struct {
 	// PartitionMessages of one partition are fetched and not finished. Default: 5,000, or 4 x Topic.Workers if that is more,
@@ -74,15 +74,9 @@ func (l *load) add(messages, bytes int) {
 	l.bytes.Add(int64(bytes))
 }
 
-// over returns which of limits / divisor the load is over, or "".
-func (l *load) over(limits Limits, divisor int64) Limit {
-	switch {
-	case l.messages.Load() > int64(limits.Messages)/divisor:
-		return LimitMessages
-	case l.bytes.Load() > int64(limits.Bytes)/divisor:
-		return LimitBytes
-	}
-	return ""
+// low reports whether the load is at most half of limits.
+func (l *load) low(limits Limits) bool {
+	return l.messages.Load() <= int64(limits.Messages)/2 && l.bytes.Load() <= int64(limits.Bytes)/2
 }
 
 // Limit names a field of Limits.
@@ -97,16 +91,42 @@ const (
 	LimitAhead             Limit = "ahead"
 )
 
-// over returns which of its own limits / divisor the claim is over, or "". It is called under the lock.
-func (cl *claim) over(divisor int) Limit {
-	l := cl.run.cfg.Limits
-	switch {
-	case cl.tracker.Ahead() > l.Ahead/divisor:
-		return LimitAhead
-	case cl.held > cl.topic.partitionMessages/divisor:
-		return LimitPartitionMessages
-	case cl.bytes > l.PartitionBytes/divisor:
-		return LimitPartitionBytes
+// allLimits are in the order in which one is named where several are reached.
+var allLimits = []Limit{LimitAhead, LimitPartitionMessages, LimitPartitionBytes, LimitMessages, LimitBytes}
+
+// exceeds reports whether the claim is over a limit / divisor. A claim that holds nothing is never over those of all partitions. It is called
+// under the lock.
+func (cl *claim) exceeds(limit Limit, divisor int64) bool {
+	l, load := cl.run.cfg.Limits, &cl.run.load
+	switch limit {
+	case LimitAhead:
+		return int64(cl.tracker.Ahead()) > int64(l.Ahead)/divisor
+	case LimitPartitionMessages:
+		return int64(cl.held) > int64(cl.topic.partitionMessages)/divisor
+	case LimitPartitionBytes:
+		return int64(cl.bytes) > int64(l.PartitionBytes)/divisor
+	case LimitMessages:
+		return cl.held > 0 && load.messages.Load() > int64(l.Messages)/divisor
+	case LimitBytes:
+		return cl.held > 0 && load.bytes.Load() > int64(l.Bytes)/divisor
+	}
+	return false
+}
+
+// over returns a limit for which the claim must be paused: one that it is over, or half of the one for which it is paused already, so that
+// it is not paused again at once. It is "" if there is none. It is called under the lock.
+func (cl *claim) over() Limit {
+	for _, limit := range allLimits {
+		divisor := int64(1)
+		if limit == cl.pausedBy {
+			divisor = 2
+		}
+		if cl.exceeds(limit, divisor) {
+			if limit == LimitMessages || limit == LimitBytes {
+				cl.run.load.awaited.Store(true) // what it holds may be stuck: whoever brings the load down has to look at it again
+			}
+			return limit
+		}
 	}
 	return ""
 }
@@ -116,18 +136,10 @@ func (cl *claim) pauseIfOver() {
 	if cl.pausedBy != "" {
 		return
 	}
-	total := cl.run.load.over(cl.run.cfg.Limits, 1)
-	by := cl.over(1)
-	if by == "" && cl.held > 0 {
-		by = total
-	}
-	if by == "" {
+	if cl.pausedBy = cl.over(); cl.pausedBy == "" {
 		return
 	}
-	if total != "" {
-		cl.run.load.awaited.Store(true)
-	}
-	cl.pausedBy, cl.pausedAt = by, time.Now()
+	cl.pausedAt = time.Now()
 	cl.group.Pause(cl.ref())
 	cl.run.hooks.partition(cl.run.hooks.hooks.Paused, cl)
 }
@@ -163,13 +175,8 @@ func (cl *claim) resumeIfLow() {
 	if cl.pausedBy == "" || cl.stopped {
 		return
 	}
-	if by := cl.over(2); by != "" {
+	if by := cl.over(); by != "" {
 		cl.pausedBy = by
-		return
-	}
-	if by := cl.run.load.over(cl.run.cfg.Limits, 2); cl.held > 0 && by != "" {
-		cl.pausedBy = by
-		cl.run.load.awaited.Store(true) // what it still holds may be stuck: whoever brings the load down has to look at it again
 		return
 	}
 	cl.countPause(time.Now())
@@ -184,7 +191,7 @@ func (cl *claim) report() {
 	r := cl.run
 	r.load.add(cl.held-cl.reported.messages, cl.bytes-cl.reported.bytes)
 	cl.reported.messages, cl.reported.bytes = cl.held, cl.bytes
-	if r.load.awaited.Load() && r.load.over(r.cfg.Limits, 2) == "" && r.load.awaited.CompareAndSwap(true, false) {
+	if r.load.awaited.Load() && r.load.low(r.cfg.Limits) && r.load.awaited.CompareAndSwap(true, false) {
 		go r.resumeOthers()
 	}
 }

@@ -34,7 +34,7 @@ type PartitionStatus struct {
 	Topic     string
 	Partition int32
 	Assigned  time.Time // since when this process has held it
-	Lag       int64     // messages behind the end of the log as of the last fetch, those in work included; -1 while unknown
+	Lag       int64     // messages behind the end of the log, those in work included, up to some seconds old; -1 while unknown: just assigned, no leader, refused
 	Held      int       // messages fetched and not finished
 	Bytes     int       // held by them
 	Running   int       // of them: in a handler
@@ -104,10 +104,11 @@ func (cl *claim) status() PartitionStatus {
 	return s
 }
 
-// lag is called under the lock. The end of the log is as of the last fetch: it stands still while the partition is paused.
+// lag is called under the lock. The end of the log is as of the last fetch, or as the broker told since, for no fetch tells it while the
+// partition is paused.
 func (cl *claim) lag() int64 {
-	end, position := cl.source.HighWaterMarkOffset(), cl.position()
-	if position < 0 || end == 0 {
+	end, position := max(cl.source.HighWaterMarkOffset(), cl.logEnd), cl.position()
+	if position < 0 || cl.endLost || end == 0 && !cl.endKnown {
 		return -1
 	}
 	return max(0, end-position)

@@ -126,7 +126,9 @@ func (in *instruments) observeSum(o metric.Observer, at place, s *sum) {
 	o.ObserveInt64(in.partitions, s.partitions, with)
 	o.ObserveInt64(in.unreadable, s.unreadable, with)
 	o.ObserveInt64(in.paused, s.paused, with)
-	o.ObserveInt64(in.lag, s.lag, with)
+	if !s.lagUnknown { // a sum of which a part is missing would look like a small lag
+		o.ObserveInt64(in.lag, s.lag, with)
+	}
 	o.ObserveInt64(in.held, s.held, with)
 	o.ObserveInt64(in.heldSize, s.heldSize, with)
 	o.ObserveInt64(in.inFlight, s.inFlight, with)

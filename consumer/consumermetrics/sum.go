@@ -16,6 +16,7 @@ type place struct {
 type sum struct {
 	partitions, unreadable, paused, lag, held, heldSize, inFlight, parked, gap int64
 	oldest, failing                                                            time.Duration
+	lagUnknown                                                                 bool // of one of them
 }
 
 func (s *sum) add(p *consumer.PartitionStatus, now time.Time) {
@@ -26,7 +27,8 @@ func (s *sum) add(p *consumer.PartitionStatus, now time.Time) {
 	if p.Paused {
 		s.paused++
 	}
-	s.lag += max(0, p.Lag) // -1 while it is not known
+	s.lag += p.Lag
+	s.lagUnknown = s.lagUnknown || p.Lag < 0
 	s.held += int64(p.Held)
 	s.heldSize += int64(p.Bytes)
 	s.inFlight += int64(p.Running)

@@ -27,7 +27,7 @@ var (
 	ConsumerDrainTime     = Instrument{"einmal.consumer.drain.time", "s", "Time that the drains took, added up over the partitions."}
 	ConsumerDrainsCut     = Instrument{"einmal.consumer.drains.cut", "{partition}", "Drains whose handlers were cancelled because the time was over."}
 	ConsumerOutOfRange    = Instrument{"einmal.consumer.out_of_range", "{partition}", "Partitions whose committed offset was not in the log any more."}
-	ConsumerLag           = Instrument{"einmal.consumer.lag", "{message}", "Messages behind the end of the log as of the last fetch, those in work included."}
+	ConsumerLag           = Instrument{"einmal.consumer.lag", "{message}", "Messages behind the end of the log, those in work included. Missing while it is not known."}
 	ConsumerHeld          = Instrument{"einmal.consumer.held", "{message}", "Messages that are fetched and not finished."}
 	ConsumerHeldSize      = Instrument{"einmal.consumer.held.size", "By", "Memory that they hold."}
 	ConsumerInFlight      = Instrument{"einmal.consumer.in_flight", "{message}", "Messages in a handler."}
