@@ -91,7 +91,7 @@ func TestWhatIsCutShortGetsOld(t *testing.T) {
 	for range 3 {
 		time.Sleep(2 * time.Millisecond)
 		next := heir(cl, m, hangs)
-		m = next.session.(*marks) //nolint:errcheck // it is
+		m = next.session.(*marks)
 		feed(next, 5, 6)
 		if p := next.status(); p.OldestSince.UnixMilli() != since.UnixMilli() || p.OldestAttempts != 0 || p.Progress.After(next.since) {
 			t.Errorf("%+v, want it open since %v", p, since)

@@ -50,7 +50,7 @@ func TestRetryGivesUpThroughRestarts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
-		for end := time.Now().Add(time.Minute); attempts.Load() == int32(life) && gaveUp.Load() == nil; time.Sleep(5 * time.Millisecond) { //nolint:gosec // a small number
+		for end := time.Now().Add(time.Minute); attempts.Load() == int32(life) && gaveUp.Load() == nil; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("no attempt within a minute")
 			}
