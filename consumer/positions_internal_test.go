@@ -183,14 +183,14 @@ func TestAddedPartitionsAreTold(t *testing.T) {
 	}{
 		"nothing is committed":                {all{}, 0, false},
 		"nothing, of several":                 {all{0: {offset: -1}, 1: {offset: -1}}, 1, false},
-		"others began with it":                {all{0: {7, "partitions=3"}, 2: {offset: -1}}, 2, false},
-		"others began before it":              {all{0: {7, "partitions=2"}, 2: {offset: -1}}, 2, true},
-		"and later ones have come":            {all{0: {7, "partitions=2"}, 3: {0, "partitions=4"}}, 2, true},
-		"no notes, a later one":               {all{0: {7, ""}, 1: {0, ""}, 2: {offset: -1}}, 2, true},
-		"no notes, one between":               {all{0: {7, ""}, 2: {0, ""}, 1: {offset: -1}}, 1, false},
-		"a note that is none":                 {all{0: {7, "partitions=x"}, 1: {offset: -1}}, 1, true},
-		"a note of a partition that is gone":  {all{0: {-1, "partitions=1"}, 1: {offset: -1}}, 1, true},
-		"the first partition is never a late": {all{0: {offset: -1}, 1: {3, ""}}, 0, false},
+		"others began with it":                {all{0: {offset: 7, note: "partitions=3"}, 2: {offset: -1}}, 2, false},
+		"others began before it":              {all{0: {offset: 7, note: "partitions=2"}, 2: {offset: -1}}, 2, true},
+		"and later ones have come":            {all{0: {offset: 7, note: "partitions=2"}, 3: {offset: 0, note: "partitions=4"}}, 2, true},
+		"no notes, a later one":               {all{0: {offset: 7, note: ""}, 1: {offset: 0, note: ""}, 2: {offset: -1}}, 2, true},
+		"no notes, one between":               {all{0: {offset: 7, note: ""}, 2: {offset: 0, note: ""}, 1: {offset: -1}}, 1, false},
+		"a note that is none":                 {all{0: {offset: 7, note: "partitions=x"}, 1: {offset: -1}}, 1, true},
+		"a note of a partition that is gone":  {all{0: {offset: -1, note: "partitions=1"}, 1: {offset: -1}}, 1, true},
+		"the first partition is never a late": {all{0: {offset: -1}, 1: {offset: 3, note: ""}}, 0, false},
 	} {
 		s := &session{committed: map[string]map[int32]committed{"t": test.known}}
 		if got := s.isAdded(&topic{name: "t"}, test.p); got != test.want {
