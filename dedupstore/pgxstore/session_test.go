@@ -209,7 +209,7 @@ func TestPlanThatChanged(t *testing.T) {
 	}
 	db.exec("alter table plan add column m int")
 	_, err := store.Once(t.Context(), key("after"), fn)
-	if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "cached plan") {
+	if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "0A000") {
 		t.Errorf("Once: %v, class %v", err, dedupstore.ClassOf(err))
 	}
 	if ran, err := store.Once(t.Context(), key("after"), fn); !ran || err != nil {
