@@ -115,29 +115,43 @@ func TestPanicsAreContained(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		fail func()
+		inID bool
 		want any
 	}{
-		"panic":  {func() { panic(errStock) }, errStock},
-		"goexit": {runtime.Goexit, nil},
+		"panic":              {func() { panic(errStock) }, false, errStock},
+		"goexit":             {runtime.Goexit, false, nil},
+		"goexit, in EventID": {runtime.Goexit, true, nil},
 	} {
-		for _, inID := range []bool{false, true} {
-			first := true
-			fail := func() {
-				if first {
-					first = false
-					test.fail()
-				}
-			}
-			topic := consumer.Topic{Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { fail(); return nil })}
-			if inID {
-				topic.EventID = func(*consumer.Message) (string, error) { fail(); return "e1", nil }
-			}
-			out := consumertest.Run(t, topic, message())
-			var p *consumer.Panic
-			if out.End != consumertest.Done || len(out.Attempts) != 2 || !errors.As(out.Attempts[0].Err, &p) || p.Value != test.want {
-				t.Errorf("%s, in EventID %v: %v", name, inID, out)
+		first := true
+		fail := func() {
+			if first {
+				first = false
+				test.fail()
 			}
 		}
+		topic := consumer.Topic{Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { fail(); return nil })}
+		if test.inID {
+			topic.EventID = func(*consumer.Message) (string, error) { fail(); return "e1", nil }
+		}
+		out := consumertest.Run(t, topic, message())
+		var p *consumer.Panic
+		if out.End != consumertest.Done || len(out.Attempts) != 2 || !errors.As(out.Attempts[0].Err, &p) || p.Value != test.want {
+			t.Errorf("%s: %v", name, out)
+		}
+	}
+}
+
+// A panic in EventID is as good as no id: the chain says what becomes of the message.
+func TestPanicInEventID(t *testing.T) {
+	t.Parallel()
+	var id error
+	out := consumertest.Run(t, consumer.Topic{
+		Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error { id = msg.EventIDErr; return nil }),
+		EventID: func(*consumer.Message) (string, error) { panic(errStock) },
+	}, message())
+	var p *consumer.Panic
+	if out.End != consumertest.Done || len(out.Attempts) != 1 || !errors.Is(id, consumer.ErrNoEventID) || !errors.As(id, &p) || p.Value != errStock {
+		t.Errorf("%v, EventIDErr %v", out, id)
 	}
 }
 
