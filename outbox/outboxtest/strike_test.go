@@ -120,7 +120,7 @@ func (t *tx) Query(ctx context.Context, sql string, args []any, row func(scan fu
 		t.at(atLeased)
 	case strings.Contains(sql, "claims = o.claims + 1"):
 		t.unsent, t.sent, t.done = atClaimed, atClaimSent, atClaimDone
-	case strings.HasPrefix(sql, "select o.id, o.topic") && strings.Contains(sql, "skip locked"):
+	case strings.HasPrefix(sql, "select o.id, o.ctid") && strings.Contains(sql, "skip locked"):
 		t.at(atFetched)
 	}
 	return err
