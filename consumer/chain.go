@@ -93,7 +93,8 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 // Compose builds a chain: h inside the middlewares, of which the first is the outermost. It returns all links of the chain, the
 // outermost first, so that each can be asked for what it offers. New does so with each topic, a Brancher with its branches.
 func Compose(h Handler, mws []Middleware) ([]Handler, error) {
-	links := []Handler{h}
+	links := expand(h, nil)
+	slices.Reverse(links)
 	for i, mw := range slices.Backward(mws) {
 		if mw == nil {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) is nil: remove it", i)
@@ -103,11 +104,30 @@ func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 			return nil, fmt.Errorf("middleware %d (the outermost is 0) returned a nil Handler: it must return a handler that calls the next one", i)
 		}
 		if !same(h, next) { // a middleware that is switched off returns next itself
-			links = append(links, h)
+			made := expand(h, next)
+			slices.Reverse(made)
+			links = append(links, made...)
 		}
 	}
 	slices.Reverse(links)
 	return links, nil
+}
+
+// maxNested is how many links one middleware may have put around the next one. More than that call themselves.
+const maxNested = 1000
+
+// expand returns h and the links that it shows, the outermost first, as far as inner, which is not among them.
+func expand(h, inner Handler) []Handler {
+	var links []Handler
+	for !nils.Is(h) && len(links) < maxNested && (inner == nil || !same(h, inner)) {
+		links = append(links, h)
+		w, ok := h.(Wrapper)
+		if !ok {
+			break
+		}
+		h = w.Unwrap()
+	}
+	return links
 }
 
 // embedsConsumer reports whether a type has the methods of a Consumer because that is embedded in it.

@@ -19,7 +19,7 @@ func (f HandlerFunc) Handle(ctx context.Context, msg *Message) error { return f(
 
 // Middleware wraps a Handler. In a list of middlewares the first is the outermost.
 //
-// What it returns may offer more by optional interfaces: Linker, Validator, Checker, Windower, Assignee, Brancher.
+// What it returns may offer more by optional interfaces: Linker, Validator, Checker, Windower, Assignee, Brancher, Wrapper.
 type Middleware func(next Handler) Handler
 
 // TxHandler is a function that handles one message inside a transaction of type Tx, which its caller commits.
@@ -48,6 +48,14 @@ type Assignee interface {
 	// must return soon, and do no input or output: all partitions of a rebalance wait for it. It may be called by several
 	// goroutines at once.
 	Assigned(topic string, partition int32, inFlight int)
+}
+
+// Wrapper is implemented by links that show the link which they call, as errors show what they wrap. New and Run see all links of a chain
+// by it, also where a function returns several of them, one around the other. What a function that shows nothing calls is not seen: its
+// place is not checked, nobody asks whether its table is there, and a CrashLoop in it does nothing.
+type Wrapper interface {
+	// Unwrap returns the next link inside, always the same.
+	Unwrap() Handler
 }
 
 // Brancher is implemented by links that hold chains of their own, a sequence of steps for example. Each branch is a chain, the

@@ -43,7 +43,7 @@ var ErrCrashLoop = errors.New("the process ended each time while this message wa
 //
 // Use one CrashLoop for all topics of a process that may have such a handler: those of different ones do not know of each other.
 func CrashLoop(starts deadletter.Starts, cfg *CrashLoopConfig) consumer.Middleware {
-	c := crashLoop{starts: starts, limit: defaultCrashLimit, gate: &gate{}}
+	c := &crashLoop{starts: starts, limit: defaultCrashLimit, gate: &gate{}}
 	if cfg != nil && cfg.Limit != 0 {
 		c.limit = cfg.Limit
 	}
@@ -60,6 +60,7 @@ type crashLoop struct {
 	gate    *gate
 	invalid error // what is wrong with the configuration
 
+	declared
 	partitions sync.Map // *suspicion by partition
 }
 
@@ -74,11 +75,17 @@ func (c *crashLoop) validate() error {
 	return errors.Join(errs...)
 }
 
+// Unwrap implements consumer.Wrapper.
+func (c *crashLoop) Unwrap() consumer.Handler { return c.next }
+
 // Link implements consumer.Linker.
 func (c *crashLoop) Link() consumer.Link { return consumer.LinkCrashLoop }
 
 // Validate implements consumer.Validator.
-func (c *crashLoop) Validate([]consumer.Handler) error { return c.invalid }
+func (c *crashLoop) Validate([]consumer.Handler) error {
+	c.declare()
+	return c.invalid
+}
 
 // Check implements consumer.Checker.
 func (c *crashLoop) Check(ctx context.Context) error {
@@ -108,6 +115,7 @@ func (c *crashLoop) Handle(ctx context.Context, msg *consumer.Message) error {
 	if c.invalid != nil {
 		return c.invalid
 	}
+	c.reached(ctx, msg, consumer.LinkCrashLoop)
 	s, _ := c.partitions.Load(msg.Partition)
 	if s, ok := s.(*suspicion); ok && s.left.Load() > 0 {
 		return c.watched(ctx, msg, s)

@@ -69,7 +69,7 @@ var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
 //
 // Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker, and dead if it is a deadletter.TxChecker.
 func DeadLetter[Tx any](store dedupstore.Store[Tx], dead deadletter.Writer[Tx], cfg *DeadLetterConfig) consumer.Middleware {
-	d := deadLetter[Tx]{store: store, dead: dead}
+	d := &deadLetter[Tx]{store: store, dead: dead}
 	if cfg != nil {
 		d.cfg = *cfg
 	}
@@ -96,6 +96,7 @@ type deadLetter[Tx any] struct {
 	cfg     DeadLetterConfig
 	invalid error // what is wrong with the configuration
 
+	declared
 	turns *turns
 	storm seldom // says that they come too fast
 	stuck seldom // says that they cannot be written
@@ -117,11 +118,17 @@ func (d *deadLetter[Tx]) validate() error {
 	return errors.Join(errs...)
 }
 
+// Unwrap implements consumer.Wrapper.
+func (d *deadLetter[Tx]) Unwrap() consumer.Handler { return d.next }
+
 // Link implements consumer.Linker.
 func (d *deadLetter[Tx]) Link() consumer.Link { return consumer.LinkDeadLetter }
 
 // Validate implements consumer.Validator.
-func (d *deadLetter[Tx]) Validate([]consumer.Handler) error { return d.invalid }
+func (d *deadLetter[Tx]) Validate([]consumer.Handler) error {
+	d.declare()
+	return d.invalid
+}
 
 // Check implements consumer.Checker.
 func (d *deadLetter[Tx]) Check(ctx context.Context) error {
@@ -139,6 +146,7 @@ func (d *deadLetter[Tx]) Handle(ctx context.Context, msg *consumer.Message) erro
 	if d.invalid != nil {
 		return d.invalid // not permanent: nothing is wrong with the message
 	}
+	d.reached(ctx, msg, consumer.LinkDeadLetter)
 	return call(ctx, msg, d.next, func(err error) error { return d.decide(ctx, msg, err) })
 }
 

@@ -59,6 +59,7 @@ type dedup[Tx any] struct {
 	h       consumer.TxHandler[Tx]
 	window  time.Duration
 	invalid error // what is wrong with the configuration
+	declared
 }
 
 func (d *dedup[Tx]) validate() error {
@@ -84,7 +85,10 @@ func (d *dedup[Tx]) Link() consumer.Link { return consumer.LinkDedup }
 func (d *dedup[Tx]) Window() time.Duration { return d.window }
 
 // Validate implements consumer.Validator.
-func (d *dedup[Tx]) Validate([]consumer.Handler) error { return d.invalid }
+func (d *dedup[Tx]) Validate([]consumer.Handler) error {
+	d.declare()
+	return d.invalid
+}
 
 // Check implements consumer.Checker.
 func (d *dedup[Tx]) Check(ctx context.Context) error {
@@ -102,6 +106,7 @@ func (d *dedup[Tx]) Handle(ctx context.Context, msg *consumer.Message) error {
 	if d.invalid != nil {
 		return d.invalid // not permanent: nothing is wrong with the message
 	}
+	d.reached(ctx, msg, consumer.LinkDedup)
 	if err := d.refuse(msg); err != nil {
 		return consumer.Permanent(err)
 	}

@@ -45,6 +45,9 @@ type filter struct {
 	skipped seldom
 }
 
+// Unwrap implements consumer.Wrapper.
+func (f *filter) Unwrap() consumer.Handler { return f.next }
+
 // Validate implements consumer.Validator.
 func (f *filter) Validate([]consumer.Handler) error {
 	if f.foreign == nil {

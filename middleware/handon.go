@@ -79,6 +79,9 @@ func (h *handOn[Tx]) validate() error {
 	return errors.Join(errs...)
 }
 
+// Unwrap implements consumer.Wrapper.
+func (h *handOn[Tx]) Unwrap() consumer.Handler { return h.next }
+
 // Link implements consumer.Linker.
 func (h *handOn[Tx]) Link() consumer.Link { return consumer.LinkHandOn }
 

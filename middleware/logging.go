@@ -77,6 +77,9 @@ type logging struct {
 	limit limiter
 }
 
+// Unwrap implements consumer.Wrapper.
+func (l *logging) Unwrap() consumer.Handler { return l.next }
+
 // Link implements consumer.Linker.
 func (l *logging) Link() consumer.Link { return consumer.LinkLogging }
 

@@ -52,6 +52,9 @@ type metrics struct {
 	known map[measureKey]*measure
 }
 
+// Unwrap implements consumer.Wrapper.
+func (m *metrics) Unwrap() consumer.Handler { return m.next }
+
 // Link implements consumer.Linker.
 func (m *metrics) Link() consumer.Link { return consumer.LinkMetrics }
 

@@ -20,6 +20,9 @@ func Recover() consumer.Middleware {
 
 type recoverer struct{ next consumer.Handler }
 
+// Unwrap implements consumer.Wrapper.
+func (r *recoverer) Unwrap() consumer.Handler { return r.next }
+
 // Link implements consumer.Linker.
 func (r *recoverer) Link() consumer.Link { return consumer.LinkRecover }
 

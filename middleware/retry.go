@@ -93,6 +93,9 @@ func (c *RetryConfig) setDefaults() {
 	}
 }
 
+// Unwrap implements consumer.Wrapper.
+func (r *retry) Unwrap() consumer.Handler { return r.next }
+
 // Link implements consumer.Linker.
 func (r *retry) Link() consumer.Link { return consumer.LinkRetry }
 

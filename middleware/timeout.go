@@ -44,6 +44,9 @@ type timeout struct {
 	waited *waitedError
 }
 
+// Unwrap implements consumer.Wrapper.
+func (t *timeout) Unwrap() consumer.Handler { return t.next }
+
 // Link implements consumer.Linker.
 func (t *timeout) Link() consumer.Link { return consumer.LinkTimeout }
 

@@ -89,6 +89,9 @@ type tracing struct {
 	starts starts
 }
 
+// Unwrap implements consumer.Wrapper.
+func (t *tracing) Unwrap() consumer.Handler { return t.next }
+
 // Link implements consumer.Linker.
 func (t *tracing) Link() consumer.Link { return consumer.LinkTracing }
 
