@@ -99,4 +99,6 @@ func (c *Chain[Tx]) Middleware() []consumer.Middleware {
 }
 
 // Dedup returns the innermost link, for a Route.
-func (c *Chain[Tx]) Dedup(h consumer.TxHandler[Tx]) consumer.Handler { return Dedup(c.store, h, c.dedup) }
+func (c *Chain[Tx]) Dedup(h consumer.TxHandler[Tx]) consumer.Handler {
+	return Dedup(c.store, h, c.dedup)
+}
