@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // carried is what a claim leaves to the next one of its partition about messages that stay open: since when, and how often they have
@@ -42,7 +44,7 @@ const (
 
 // ErrEarlierAttempt stands for the errors of attempts that were made before this process held the partition: how many there were is
 // known, and since when, and not what they said.
-var ErrEarlierAttempt = errors.New("einmal: an attempt of an earlier owner of the partition failed")
+var ErrEarlierAttempt = errtype.New("earlier_attempt", "einmal: an attempt of an earlier owner of the partition failed")
 
 // earlierAttempt is an ErrEarlierAttempt that remembers how many attempts do not count.
 type earlierAttempt struct{ excused int }

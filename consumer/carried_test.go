@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // unavailable is an error of which two attempts do not count.
@@ -75,7 +77,7 @@ func TestOpenMessagesOutlastTheirClaim(t *testing.T) {
 	waits.topic.workers = newWorkers(Topic{Order: Unordered, Workers: 1})
 	waits.topic.workers.acquire(nil)
 	feed(waits, 3)
-	if f := waits.status().Failing; f == nil || f.Attempts != 4 || !errors.Is(f.Err, ErrEarlierAttempt) || errorKind(f.Err) != "earlier_attempt" {
+	if f := waits.status().Failing; f == nil || f.Attempts != 4 || !errors.Is(f.Err, ErrEarlierAttempt) || errtype.Of(f.Err) != "earlier_attempt" {
 		t.Errorf("failing %+v", f)
 	}
 }

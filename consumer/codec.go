@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // JSON returns a Handler that decodes the message's value with encoding/json and calls fn with it. MessageFrom(ctx) has the
@@ -81,7 +83,7 @@ func asPermanent(err error) error {
 }
 
 // ErrTombstone is wrapped by the error for a record without a value that is to be decoded into something that cannot be nil.
-var ErrTombstone = errors.New("the record is a tombstone, it has no value: let the event be a pointer, which is nil for a tombstone, " +
+var ErrTombstone = errtype.New("tombstone", "the record is a tombstone, it has no value: let the event be a pointer, which is nil for a tombstone, "+
 	"or handle the message itself")
 
 // DecodeError says that a value could not be decoded into an event. Its text names the type, the field and the place, and

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // Permanent marks err as one that no further attempt will cure. Retry gives up at once and a dead-letter middleware takes the
@@ -69,6 +71,9 @@ func (e *GaveUp) Error() string {
 	return fmt.Sprintf("gave up after %d attempts: %v", e.Attempts, e.Err)
 }
 
+// ErrorType is that of the error of the last attempt, for error.type.
+func (e *GaveUp) ErrorType() string { return errtype.Of(e.Err) }
+
 // Unwrap returns the error of the last attempt.
 func (e *GaveUp) Unwrap() error { return e.Err }
 
@@ -77,6 +82,9 @@ type Panic struct {
 	Value any    // what was passed to panic; nil if the handler ended its goroutine with runtime.Goexit
 	Stack []byte // of the panicking goroutine, as debug.Stack returns it
 }
+
+// ErrorType is the value of error.type for a panic.
+func (e *Panic) ErrorType() string { return errtype.Panic }
 
 // Error names the type of the value, and its text only if it is an error or a string: other values may be payloads.
 func (e *Panic) Error() string {

@@ -11,13 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // DefaultEventIDHeader is the header that holds the event's id unless Topic.EventID says otherwise.
 const DefaultEventIDHeader = "event-id"
 
 // ErrNoEventID is wrapped by the error for a message in which the id of its event is missing, empty or unreadable.
-var ErrNoEventID = errors.New("no event id")
+var ErrNoEventID = errtype.New("no_event_id", "no event id")
 
 // eventIDMistake is the error of a function for Topic.EventID that was made of arguments which cannot be meant. New finds it.
 type eventIDMistake string

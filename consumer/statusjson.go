@@ -1,13 +1,10 @@
 package consumer
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/einmal-go/einmal/internal/sqlstate"
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // Problem is NotReady, for package status.
@@ -116,7 +113,7 @@ func (p *PartitionStatus) json(now time.Time) partitionJSON {
 	j := partitionJSON{
 		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag),
 		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused, PausedBy: p.PausedBy,
-		Progress: p.Progress.UTC(), LastErrorType: errorKind(p.LastError), NextOffset: known(p.Next), OpenTxnSince: instant(p.OpenTransaction),
+		Progress: p.Progress.UTC(), LastErrorType: errtype.Of(p.LastError), NextOffset: known(p.Next), OpenTxnSince: instant(p.OpenTransaction),
 	}
 	if p.FetchError != nil {
 		j.FetchError, j.UnreadSince = p.FetchError.Error(), instant(p.Unread)
@@ -125,7 +122,7 @@ func (p *PartitionStatus) json(now time.Time) partitionJSON {
 		j.Oldest = &oldestJSON{p.Oldest, p.OldestSince.UTC(), max(0, now.Sub(p.OldestSince).Seconds()), instant(p.OldestDue), p.OldestAttempts}
 	}
 	if f := p.Failing; f != nil {
-		j.Failing = &failingJSON{f.Offset, f.Attempts, f.Since.UTC(), instant(f.RetryAt), errorKind(f.Err)}
+		j.Failing = &failingJSON{f.Offset, f.Attempts, f.Since.UTC(), instant(f.RetryAt), errtype.Of(f.Err)}
 	}
 	return j
 }
@@ -143,31 +140,4 @@ func instant(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
-}
-
-// errorKind names an error without its text: "panic", "timeout", the SQLSTATE of a database's error, or else the Go type of what it
-// came from. It is "" for nil.
-func errorKind(err error) string {
-	if err == nil {
-		return ""
-	}
-	if _, ok := errors.AsType[*Panic](err); ok {
-		return "panic"
-	}
-	if code := sqlstate.Of(err); code != "" {
-		return code
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "timeout"
-	}
-	if errors.Is(err, ErrEarlierAttempt) {
-		return "earlier_attempt"
-	}
-	if errors.Is(err, ErrNoEventID) {
-		return "no_event_id"
-	}
-	for next := err; next != nil; next = errors.Unwrap(next) {
-		err = next
-	}
-	return fmt.Sprintf("%T", err)
 }

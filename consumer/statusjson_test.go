@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // sqlError is a database's.
@@ -90,7 +92,7 @@ func TestErrorKind(t *testing.T) {
 		"no_event_id":         fmt.Errorf("planted: %w", ErrNoEventID),
 		"*errors.errorString": RetryAfter(1, fmt.Errorf("planted: %w", errors.New("planted"))),
 	} {
-		if got := errorKind(err); got != want {
+		if got := errtype.Of(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}

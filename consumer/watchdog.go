@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // OnStuck is what happens when a handler has not returned although its context was cancelled for Topic.ProcessingLimit. Nothing in Go
@@ -28,7 +30,7 @@ const DefaultProcessingLimit = 5 * time.Minute
 const stuckGrace = 30 * time.Second
 
 // ErrProcessingLimit is the cause of the cancellation of a handler's context by Topic.ProcessingLimit.
-var ErrProcessingLimit = errors.New("einmal: the handler ran longer than Topic.ProcessingLimit")
+var ErrProcessingLimit = errtype.New("timeout", "einmal: the handler ran longer than Topic.ProcessingLimit")
 
 // errLeave is the cause with which a membership ends for LeaveGroup.
 var errLeave = errors.New("einmal: leaving the group: handlers are stuck")

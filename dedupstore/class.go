@@ -58,6 +58,22 @@ type classified struct {
 
 func (e *classified) Unwrap() error { return e.error }
 
+// ErrorClass tells the class to those who do not import this package.
+func (e *classified) ErrorClass() string {
+	if e.class == Unclassified {
+		return ""
+	}
+	return e.class.String()
+}
+
+// named returns an error that has a name for error.type.
+func named(name, text string) error { return &namedError{name, text} }
+
+type namedError struct{ name, text string }
+
+func (e *namedError) Error() string     { return e.text }
+func (e *namedError) ErrorType() string { return e.name }
+
 // ClassOf returns the class of err. Where several are nested, the outermost decides. The errors of this package have their
 // classes by themselves: an error that wraps one of them needs no other.
 func ClassOf(err error) Class {

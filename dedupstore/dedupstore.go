@@ -108,18 +108,18 @@ type Checker interface {
 var (
 	// ErrInvalidKey is returned for a key that no attempt can record: empty, too long, not valid UTF-8 text, or refused by the
 	// types and checks of the table's columns. It is Permanent.
-	ErrInvalidKey = WithClass(Permanent, errors.New("invalid key"))
+	ErrInvalidKey = WithClass(Permanent, named("invalid_key", "invalid key"))
 
 	// ErrTooOld is returned for an event that is older than the records which are kept, so that nobody knows whether it has
 	// taken effect. It is Permanent.
-	ErrTooOld = WithClass(Permanent, errors.New("the event is older than the window in which repetitions are known"))
+	ErrTooOld = WithClass(Permanent, named("too_old", "the event is older than the window in which repetitions are known"))
 
 	// ErrTxEnded is returned when fn committed or rolled back the transaction, which belongs to the store. It is Permanent.
-	ErrTxEnded = WithClass(Permanent, errors.New("the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT"))
+	ErrTxEnded = WithClass(Permanent, named("transaction_ended", "the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT"))
 
 	// ErrLocked is returned when another transaction has held the key, or a lock of the table, for longer than the store
 	// waits. It is Transient.
-	ErrLocked = WithClass(Transient, errors.New("another transaction holds the key"))
+	ErrLocked = WithClass(Transient, named("locked", "another transaction holds the key"))
 
 	// ErrUnavailable is returned when the database cannot be reached now, but may be later: it is worth asking again. It is
 	// Unavailable.
@@ -127,7 +127,7 @@ var (
 
 	// ErrOutcomeUnknown is returned when the connection or the deadline was lost during COMMIT: the transaction may have
 	// been committed or not. The cure is to call Once again with the same key: the record decides. It is OutcomeUnknown.
-	ErrOutcomeUnknown = WithClass(OutcomeUnknown, errors.New("the outcome of the commit is unknown"))
+	ErrOutcomeUnknown = WithClass(OutcomeUnknown, named("outcome_unknown", "the outcome of the commit is unknown"))
 )
 
 type contextKey struct{}

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/einmal-go/einmal/consumer"
-	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // call calls next, and then with what it came to, whose answer is the link's.
@@ -64,7 +64,7 @@ func observe(ctx context.Context, msg *consumer.Message, next consumer.Handler, 
 func errorText(text func() string, err error) (s string) {
 	defer func() {
 		if recover() != nil {
-			s = "the function ErrorText panicked; the error is of type " + names.TypeOf(err)
+			s = "the function ErrorText panicked; the error is of type " + errtype.Of(err)
 		}
 	}()
 	return text()

@@ -11,6 +11,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // CrashLoopConfig is what can be chosen about CrashLoop. Nil means all defaults.
@@ -24,7 +25,7 @@ const defaultCrashLimit = 3
 
 // ErrCrashLoop is wrapped by the permanent error for a message whose handling has ended the process as often as
 // CrashLoopConfig.Limit says.
-var ErrCrashLoop = errors.New("the process ended each time while this message was handled")
+var ErrCrashLoop = errtype.New("crash_loop", "the process ended each time while this message was handled")
 
 // CrashLoop returns a middleware against messages whose handling ends the process: by os.Exit, for want of memory, by a panic in a
 // goroutine of the handler's own. Nothing in the process can catch that; it is delivered again after the restart, and again.

@@ -14,6 +14,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/names"
 	"github.com/einmal-go/einmal/internal/nils"
 	"github.com/einmal-go/einmal/internal/safelog"
@@ -173,7 +174,7 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 	if delay := w.turn.Sub(now); delay > 0 {
 		if n, ok := d.storm.now(now); ok {
 			d.cfg.Logger.WarnContext(ctx, "einmal: dead letters come faster than DeadLetterConfig.PerSecond allows, messages wait for their turn",
-				slog.String(string(names.Topic), msg.Topic), slog.String(string(names.ErrorType), errorType(err)), slog.Int("waited", n))
+				slog.String(string(names.Topic), msg.Topic), slog.String(string(names.ErrorType), errtype.Of(err)), slog.Int("waited", n))
 		}
 		return consumer.RetryAfter(delay, w)
 	}
@@ -254,7 +255,7 @@ func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key de
 
 func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {
 	rec := deadletter.NewRecord(msg, key)
-	rec.Kind, rec.ErrorType = kind, errorType(err)
+	rec.Kind, rec.ErrorType = kind, errtype.Of(err)
 	rec.Error = plain(d.text(err, msg), deadletter.MaxText)
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
 		rec.TraceID = sc.TraceID().String()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/names"
 	"github.com/einmal-go/einmal/internal/safelog"
 )
@@ -157,7 +158,7 @@ func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.T
 		attrs = append(attrs, slog.Float64(string(names.Delay), delay.Seconds()))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String(string(names.ErrorType), errorType(err)), slog.String("error", cut(errorText(func() string { return l.cfg.ErrorText(err) }, err), maxErrorText)))
+		attrs = append(attrs, slog.String(string(names.ErrorType), errtype.Of(err)), slog.String("error", cut(errorText(func() string { return l.cfg.ErrorText(err) }, err), maxErrorText)))
 	}
 	if stack != nil {
 		attrs = append(attrs, slog.String(string(names.Stack), cut(string(stack), maxStack)))

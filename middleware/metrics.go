@@ -11,6 +11,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/meter"
 	"github.com/einmal-go/einmal/internal/names"
 )
@@ -74,7 +75,7 @@ func (m *metrics) record(ctx context.Context, msg *consumer.Message, start time.
 	key := measureKey{topic: msg.Topic, group: msg.Group, what: what}
 	switch {
 	case err != nil && what != outcomeNotDue:
-		key.errorType = errorType(err)
+		key.errorType = errtype.Of(err)
 	case what.isError():
 		key.errorType = string(what)
 	}

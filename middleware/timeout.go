@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 // ErrTimeout is wrapped by the error of an attempt that Timeout ended. errors.Is finds context.DeadlineExceeded in it, too.
-var ErrTimeout = errors.New("the attempt took too long")
+var ErrTimeout = errtype.New("timeout", "the attempt took too long")
 
 // Timeout returns a middleware that gives the handler of each attempt d: then its context is done, and with it the statements that
 // wait in the database. Dedup rolls back an attempt whose time is over, whatever the handler returns; Retry makes another one.

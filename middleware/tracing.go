@@ -16,6 +16,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/names"
 )
 
@@ -155,7 +156,7 @@ func (t *tracing) describe(span trace.Span, msg *consumer.Message, what outcome,
 	}
 	switch {
 	case err != nil && what != outcomeNotDue:
-		attrs = append(attrs, names.ErrorType.String(errorType(err)))
+		attrs = append(attrs, names.ErrorType.String(errtype.Of(err)))
 	case what.isError():
 		attrs = append(attrs, names.ErrorType.String(string(what)))
 	}

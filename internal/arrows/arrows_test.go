@@ -32,9 +32,9 @@ var table = map[string]allowed{
 	"schema":                 {},
 	"janitor":                {module: []string{"schema"}},
 	"status":                 {},
-	"consumer":               {module: []string{"offsets", "internal/kafkaconf", "internal/nils", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
+	"consumer":               {module: []string{"offsets", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
-	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
+	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
@@ -60,6 +60,7 @@ var table = map[string]allowed{
 		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "internal/bundriver", "schema"},
 		others: []string{bun},
 	},
+	"internal/errtype":   {module: []string{"internal/sqlstate"}},
 	"internal/nils":      {},
 	"internal/safelog":   {},
 	"internal/sqlstate":  {},

@@ -61,9 +61,6 @@ var (
 	HTTPMethodOther = semconv.HTTPRequestMethodOther // of a method that is none of the conventions'
 )
 
-// TypeOf is the conventions' own rule for error.type: a method ErrorType, or the Go type.
-func TypeOf(err error) string { return semconv.ErrorType(err).Value.AsString() }
-
 // Attributes are the names of all.
 func Attributes() []string {
 	all := []attribute.Key{
