@@ -22,7 +22,7 @@ const (
 // Key names one effect of one event: rows of the same event for two consumers are two effects.
 type Key struct {
 	Consumer string // names the effect, not the process or the Go type: renaming it applies redelivered events again
-	Event    string // unique among all events that Consumer sees; see the README on where ids come from
+	Event    string // unique among all events that Consumer sees; see docs/configuration.md on where ids come from
 }
 
 // String returns the key as it stands in logs: consumer, a space, and the event quoted.

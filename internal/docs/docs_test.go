@@ -96,3 +96,22 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestPathHasAllDocuments checks that docs/README.md leads to each document of its directory.
+func TestPathHasAllDocuments(t *testing.T) {
+	t.Parallel()
+	const dir = root + "/docs"
+	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d documents, %v", len(files), err)
+	}
+	for _, file := range files {
+		if name := filepath.Base(file); name != "README.md" && !strings.Contains(string(text), "]("+name+")") {
+			t.Errorf("docs/README.md does not lead to docs/%s: add a line to its table", name)
+		}
+	}
+}

@@ -69,7 +69,8 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := testsOf(t, os.DirFS(root))
-	rows, named := matrixRows(string(text)), map[string]bool{}
+	sqlstates := regexp.MustCompile("(?m)^\\| `[0-9A-Z]{2,5}` .*\n") // the table of internal/sqlclass, whose test reads it
+	rows, named := matrixRows(sqlstates.ReplaceAllString(string(text), "")), map[string]bool{}
 	for _, row := range rows {
 		if len(row.tests()) == 0 {
 			t.Errorf("%q names no test", row[0])
