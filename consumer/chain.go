@@ -22,6 +22,7 @@ type topic struct {
 	onFailure OnFailure
 	order     Order
 	workers   *workers
+	train     int           // messages of a partition that are in work at once in PartitionOrder
 	limit     time.Duration // of an attempt, 0 for none
 	onStuck   OnStuck
 
@@ -45,14 +46,11 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
 	tp := &topic{
 		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
-		order: t.Order, workers: newWorkers(t), limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
+		order: t.Order, limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
 		partitionMessages: cfg.Limits.PartitionMessages,
 	}
 	if t.ProcessingLimit == 0 {
 		tp.limit = DefaultProcessingLimit
-	}
-	if tp.partitionMessages == 0 {
-		tp.partitionMessages = max(defaultPartitionMessages, 4*t.Workers)
 	}
 	if tp.consumer == "" {
 		tp.consumer = cfg.Group + "/" + name
@@ -64,7 +62,19 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	if err := errors.Join(append(validateTopic(name, t), err)...); err != nil {
 		return nil, err
 	}
+	tp.size(t)
 	return tp, nil
+}
+
+// size decides how many messages are in work and held, which depends on what the links can do with many of them.
+func (t *topic) size(cfg Topic) {
+	if cfg.Workers == 0 && cfg.Order != PartitionOrder {
+		cfg.Workers = max(DefaultWorkers, 2*t.grouped()) // while a group is in the store, the next one gathers
+	}
+	t.workers, t.train = newWorkers(cfg), t.trainLength()
+	if t.partitionMessages == 0 {
+		t.partitionMessages = max(defaultPartitionMessages, 4*cfg.Workers, 4*t.train)
+	}
 }
 
 func (t *topic) compose(h Handler, mws []Middleware) error {
@@ -242,7 +252,7 @@ func (l Link) String() string {
 
 // assigned tells the links that a partition begins.
 func (t *topic) assigned(partition int32) {
-	inFlight := 1
+	inFlight := t.train
 	if t.order != PartitionOrder {
 		inFlight = t.partitionMessages
 	}

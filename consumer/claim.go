@@ -78,7 +78,7 @@ func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, sess
 		run: r, group: group, topic: t, partition: source.Partition(), topicID: id, session: session, source: source, since: now,
 		ctx: ctx, cancel: cancel,
 		first:    source.InitialOffset(),
-		queue:    newQueue(t.order),
+		queue:    newQueue(t.order, t.train),
 		parked:   map[*item]*time.Timer{},
 		marked:   -1,
 		progress: now,
@@ -173,7 +173,7 @@ func (cl *claim) start(turn, now time.Time) *item {
 		it.first = now
 	}
 	it.current = cl.stock.attempt()
-	it.current.ctx.parent, it.current.ctx.msg = cl.ctx, &it.current.msg //nolint:fatcontext // it is new
+	it.current.ctx.parent, it.current.ctx.msg = it.turned(cl.ctx), &it.current.msg //nolint:fatcontext // it is new
 	cl.running.add(it)
 	return it
 }

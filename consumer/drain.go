@@ -84,6 +84,7 @@ func (cl *claim) stop() {
 		}
 		delete(cl.parked, it)
 	}
+	cl.releaseTrain()
 	if len(cl.running) == 0 {
 		close(cl.idle)
 	}

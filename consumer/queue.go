@@ -10,7 +10,8 @@ import "maps"
 // in is only which lane a message stands in: one for the whole partition, one per key, or one of its own.
 type queue struct {
 	order Order
-	whole *lane            // the lane of PartitionOrder
+	train *train           // the lane of PartitionOrder, where several of its messages are in work at once
+	whole *lane            // the lane of PartitionOrder, where one is
 	keyed map[string]*lane // the lanes of KeyOrder in which messages stand, and some in which none does
 	idle  int              // those in which none does
 	ready ready
@@ -29,13 +30,17 @@ type lane struct {
 	first, last *item
 }
 
-func newQueue(order Order) *queue {
+// newQueue returns an empty one. length is how many messages of a partition may be in work at once in PartitionOrder.
+func newQueue(order Order, length int) *queue {
 	q := &queue{order: order}
 	switch order {
 	case KeyOrder:
 		q.keyed = map[string]*lane{}
 	case PartitionOrder:
 		q.whole = &lane{}
+		if length > 1 {
+			q.train = &train{length: length}
+		}
 	case Unordered:
 	}
 	return q
@@ -43,6 +48,10 @@ func newQueue(order Order) *queue {
 
 // push adds a message at the end of its lane.
 func (q *queue) push(it *item) {
+	if q.train != nil {
+		q.train.push(it)
+		return
+	}
 	l := q.laneOf(it)
 	it.lane = l
 	if l.first == nil {
@@ -73,10 +82,18 @@ func (q *queue) laneOf(it *item) *lane {
 }
 
 // hasReady reports whether next would return a message.
-func (q *queue) hasReady() bool { return len(q.ready) > 0 }
+func (q *queue) hasReady() bool {
+	if q.train != nil {
+		return q.train.hasReady()
+	}
+	return len(q.ready) > 0
+}
 
 // next returns the message that may be handled now, or nil. It is running until it is finished or parked.
 func (q *queue) next() *item {
+	if q.train != nil {
+		return q.train.next()
+	}
 	if len(q.ready) == 0 {
 		return nil
 	}
@@ -85,6 +102,10 @@ func (q *queue) next() *item {
 
 // finished removes a running message; the one behind it may be handled.
 func (q *queue) finished(it *item) {
+	if q.train != nil {
+		q.train.finished(it)
+		return
+	}
 	l := it.lane
 	l.first, it.next = it.next, nil
 	if l.first != nil {
@@ -109,8 +130,21 @@ func (q *queue) rest(l *lane) {
 	}
 }
 
-// unpark lets a message run again that was running and not finished: until then it holds back its lane.
-func (q *queue) unpark(it *item) { q.ready.push(it.lane) }
+// park says that a running message has not finished, and does not run until unpark: it holds back its lane.
+func (q *queue) park() {
+	if q.train != nil {
+		q.train.park()
+	}
+}
+
+// unpark lets a parked message run again.
+func (q *queue) unpark(it *item) {
+	if q.train != nil {
+		q.train.unpark(it)
+		return
+	}
+	q.ready.push(it.lane)
+}
 
 // ready is a binary heap of lanes whose first message is waiting, by the offset of that message. It does what container/heap does, of
 // which a tenth of the time of a fast handler's message in KeyOrder would be calls by way of an interface.

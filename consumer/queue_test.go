@@ -87,7 +87,7 @@ func TestQueueAgainstModel(t *testing.T) {
 }
 
 func checkQueue(t *rapid.T, order Order) {
-	q := newQueue(order)
+	q := newQueue(order, 1)
 	m := queueModel{order: order, lanes: map[string][]*item{}}
 	keys := rapid.SampledFrom([][]byte{nil, {}, []byte("a"), []byte("b"), []byte("c")})
 	pushed := int64(0)
@@ -150,7 +150,7 @@ func countKeyed(lanes map[string][]*item) (n int) {
 // The steps of one parked message, spelled out.
 func TestParkedMessageHoldsBackItsLane(t *testing.T) {
 	t.Parallel()
-	q := newQueue(KeyOrder)
+	q := newQueue(KeyOrder, 1)
 	a1, a2, b1 := numbered(1, []byte("a")), numbered(2, []byte("a")), numbered(3, []byte("b"))
 	expect := func(step string, want *item) {
 		t.Helper()
@@ -178,7 +178,7 @@ func TestParkedMessageHoldsBackItsLane(t *testing.T) {
 // Keys that come once are forgotten, and so are long ones.
 func TestQueueForgetsKeys(t *testing.T) {
 	t.Parallel()
-	q := newQueue(KeyOrder)
+	q := newQueue(KeyOrder, 1)
 	for n := range int64(5000) {
 		key := fmt.Append(nil, "key-", n)
 		if n%2 == 0 {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/turn"
 )
 
 // item is a message on its way through a claim. Its fields are guarded by the claim's lock, but for those that only its worker
@@ -21,6 +23,8 @@ type item struct {
 	history
 
 	current *attempting // the attempt that runs
+
+	trainTurn *turn.Turn // its place among the messages of a train; nil without one
 
 	lane         *lane
 	own          lane  // its lane where it shares none

@@ -84,6 +84,10 @@ func (cl *claim) late(now time.Time) (late map[int64]*attempting, stuck bool) {
 		return nil, false
 	}
 	for _, it := range cl.running {
+		if it.waits() {
+			it.started = now // its time begins with its turn
+			continue
+		}
 		ran := now.Sub(it.started)
 		switch {
 		case it.overrun && !it.gaveUp && ran > limit+min(limit, stuckGrace):

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
 	"time"
 )
@@ -44,6 +45,9 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 	}
 	if next == nil || now.Sub(cl.settled) > settleEvery {
 		cl.settle(now)
+	}
+	if cl.stopped && err != nil {
+		cl.releaseTrain()
 	}
 	if cl.stopped && len(cl.running) == 0 {
 		close(cl.idle)
@@ -99,6 +103,7 @@ func (cl *claim) mark(now time.Time, end bool) {
 
 // park holds a message that failed, or is not due, until its next attempt. Nobody waits with it.
 func (cl *claim) park(it *item, until time.Time) {
+	cl.queue.park()
 	if until.IsZero() {
 		cl.parked[it] = nil // OnFailure is Stop
 		return
@@ -119,6 +124,9 @@ func (cl *claim) unpark(it *item) {
 
 // judge says what becomes of a message after an attempt: nil if nothing has to be done. It runs without the lock.
 func (cl *claim) judge(it *item, err error) *Failing {
+	if err != nil && context.Cause(&it.current.ctx) == errDrainOver { //nolint:errorlint // this very cause: it was released, see releaseTrain
+		return nil
+	}
 	f := cl.topic.judge(cl.ctx, it.offset, it.history, err)
 	if f == nil {
 		return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/turn"
 )
 
 // clock is the context of an attempt under a Timeout. Its deadline is that of the handler, except while Dedup waits for the database.
@@ -105,6 +107,10 @@ func (c *clock) set(end time.Time) {
 // ended cancels the context if its deadline has come: the timer may be late.
 func (c *clock) ended(now time.Time) bool {
 	if now.Before(c.end) {
+		return c.Err() != nil
+	}
+	if c.waiting && !turn.From(c.Context).First() { // the database is not to blame, nor is the event: it stands behind another one
+		c.set(now.Add(c.link.waited.limit))
 		return c.Err() != nil
 	}
 	if c.waiting {

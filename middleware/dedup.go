@@ -84,6 +84,14 @@ func (d *dedup[Tx]) Link() consumer.Link { return consumer.LinkDedup }
 // Window implements consumer.Windower.
 func (d *dedup[Tx]) Window() time.Duration { return d.window }
 
+// Group implements consumer.Grouper.
+func (d *dedup[Tx]) Group() int {
+	if g, ok := d.store.(dedupstore.Grouper); ok {
+		return g.Group()
+	}
+	return 0
+}
+
 // Validate implements consumer.Validator.
 func (d *dedup[Tx]) Validate([]consumer.Handler) error {
 	d.declare()

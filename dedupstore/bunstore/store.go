@@ -87,3 +87,6 @@ func (s *Store) Forget(ctx context.Context, tx bun.Tx, key dedupstore.Key) error
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run, and a driver that
 // prepares what bun gives it. It connects, looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
+
+// Group implements dedupstore.Grouper.
+func (s *Store) Group() int { return s.store.Group() }

@@ -30,6 +30,9 @@ type inGroup struct{ store *Store }
 // nested reports whether ctx is that of a function that runs in a group of the store.
 func (s *Store) nested(ctx context.Context) bool { return ctx.Value(inGroup{s}) != nil }
 
+// Group implements dedupstore.Grouper.
+func (s *Store) Group() int { return s.cfg.Group }
+
 // Once implements gather.Backend.
 func (g *groups) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, pgx.Tx) error) (bool, error) {
 	return g.store.alone(ctx, key, fn)

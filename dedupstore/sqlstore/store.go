@@ -104,3 +104,6 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, key dedupstore.Key) erro
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,
 // looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
+
+// Group implements dedupstore.Grouper.
+func (s *Store) Group() int { return s.store.Group() }

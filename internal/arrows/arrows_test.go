@@ -32,9 +32,9 @@ var table = map[string]allowed{
 	"schema":                 {},
 	"janitor":                {module: []string{"schema"}},
 	"status":                 {},
-	"consumer":               {module: []string{"offsets", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
+	"consumer":               {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
-	"middleware":             {module: []string{"consumer", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
+	"middleware":             {module: []string{"consumer", "internal/turn", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'

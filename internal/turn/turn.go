@@ -53,6 +53,9 @@ func (l *Lane) Watch(who any, f func()) {
 // Lane returns the lane.
 func (t *Turn) Lane() *Lane { return t.lane }
 
+// First reports whether nothing stands before the message any more. A nil Turn is always first.
+func (t *Turn) First() bool { return t == nil || t.n <= t.lane.Next() }
+
 // Number is the place in the lane, from 0.
 func (t *Turn) Number() uint64 { return t.n }
 

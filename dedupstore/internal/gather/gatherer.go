@@ -69,14 +69,14 @@ func (g *Gatherer[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(con
 		t.Lane().Watch(g, g.poke)
 	}
 	g.mu.Lock()
-	if len(g.queue) == 0 && g.active < g.pace.side && (t == nil || t.Number() == t.Lane().Next()) {
+	if len(g.queue) == 0 && g.active < g.pace.side && t.First() {
 		g.active++
 		g.mu.Unlock()
 		return g.alone(ctx, key, fn)
 	}
 	c := newCall(ctx, key, fn)
 	g.queue = append(g.queue, c)
-	if t == nil || t.Number() == t.Lane().Next() { // else it waits for another one's end, and that starts it
+	if t.First() { // else it waits for another one's end, and that starts it
 		g.start()
 	}
 	g.mu.Unlock()

@@ -25,6 +25,9 @@ type inGroup struct{ store any }
 // nested reports whether ctx is that of a function that runs in a group of the store.
 func (s *Store[T]) nested(ctx context.Context) bool { return ctx.Value(inGroup{s}) != nil }
 
+// Group implements dedupstore.Grouper.
+func (s *Store[T]) Group() int { return s.cfg.Group }
+
 // Once implements gather.Backend.
 func (g *groups[T]) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, T) error) (bool, error) {
 	return g.store.alone(ctx, key, fn)
