@@ -62,7 +62,7 @@ func newGrouped(t *testing.T, order consumer.Order, partitions, messages int) *g
 	var msgs []*sarama.ProducerMessage
 	for i := range partitions * messages {
 		msgs = append(msgs, &sarama.ProducerMessage{
-			Topic: g.topic, Partition: int32(i % partitions), Key: sarama.StringEncoder(fmt.Sprint(i % partitions, "-", i%groupKeys)),
+			Topic: g.topic, Partition: int32(i % partitions), Key: sarama.StringEncoder(fmt.Sprint(i%partitions, "-", i%groupKeys)),
 			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, i)}},
 		})
 	}
