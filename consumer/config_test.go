@@ -1,9 +1,11 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,17 +15,21 @@ import (
 func TestZeroFieldsAreTheDocumentedDefaults(t *testing.T) {
 	t.Parallel()
 	cfg := Config{}.withDefaults()
-	if cfg.DrainTimeout != 8*time.Second || cfg.StartTimeout != 30*time.Second || cfg.Logger != slog.Default() {
-		t.Errorf("defaults: DrainTimeout %v, StartTimeout %v, Logger %v", cfg.DrainTimeout, cfg.StartTimeout, cfg.Logger)
+	if cfg.DrainTimeout != 8*time.Second || cfg.StartTimeout != 30*time.Second || cfg.StallTimeout != 10*time.Minute || cfg.Logger == nil {
+		t.Errorf("defaults: DrainTimeout %v, StartTimeout %v, StallTimeout %v, Logger %v", cfg.DrainTimeout, cfg.StartTimeout, cfg.StallTimeout, cfg.Logger)
 	}
 	if want := (Limits{PartitionBytes: 16 << 20, Messages: 100_000, Bytes: 256 << 20, Ahead: 20_000_000}); cfg.Limits != want { // PartitionMessages is the topic's
 		t.Errorf("default limits: %+v, want %+v", cfg.Limits, want)
 	}
-	log := slog.New(slog.DiscardHandler)
+	var lines bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&lines, nil))
 	limits := Limits{PartitionMessages: 1, PartitionBytes: 2, Messages: 3, Bytes: 4, Ahead: 5}
 	set := Config{DrainTimeout: time.Minute, StartTimeout: time.Second, StallTimeout: time.Hour, Limits: limits, Logger: log}.withDefaults()
-	if set.DrainTimeout != time.Minute || set.StartTimeout != time.Second || set.StallTimeout != time.Hour || set.Limits != limits || set.Logger != log {
+	if set.DrainTimeout != time.Minute || set.StartTimeout != time.Second || set.StallTimeout != time.Hour || set.Limits != limits {
 		t.Errorf("fields that are set were changed: %+v", set)
+	}
+	if set.Logger.Info("hello"); !strings.Contains(lines.String(), "hello") {
+		t.Error("Logger does not get what is logged")
 	}
 }
 
