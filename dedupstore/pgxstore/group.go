@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/dedupstore"
@@ -121,6 +124,7 @@ type groupTx struct {
 	conn  *pgxpool.Conn
 	tx    pgx.Tx
 	many  *record.Many
+	xid   string // the transaction's id, if it is known
 	ended sync.Once
 }
 
@@ -145,6 +149,9 @@ func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []b
 	if tx.many.Seen != "" {
 		batch.Queue(tx.many.Seen, pairs).Query(note)
 	}
+	if tx.many.Xid != "" {
+		batch.Queue(tx.many.Xid).QueryRow(func(row pgx.Row) error { return row.Scan(&tx.xid) })
+	}
 	batch.Queue(tx.many.Restore)
 	results := tx.conn.Conn().SendBatch(limited, &batch)
 	err = results.Close()
@@ -157,7 +164,23 @@ func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []b
 
 // Run implements gather.Transaction.
 func (tx *groupTx) Run(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	return tx.store.run(context.WithValue(ctx, inGroup{tx.store}, true), tx.tx, fn)
+	return tx.store.run(context.WithValue(ctx, inGroup{tx.store}, true), tx.tx, func(ctx context.Context, guarded pgx.Tx) error {
+		return fn(ctx, &groupedTx{guarded})
+	})
+}
+
+// Ended implements gather.Transaction. It gives the connection back first: it may be closed, and the pool may have no other one.
+func (tx *groupTx) Ended(keys []dedupstore.Key) {
+	tx.Rollback() // of a transaction that the function has begun
+	if tx.xid == "" || len(keys) == 0 {
+		return
+	}
+	limited := tx.store.ends.start(context.Background())
+	defer tx.store.ends.stop(limited)
+	if _, err := tx.store.pool.Exec(limited, tx.many.TakeBackOf, record.Pairs(keys), tx.xid); err != nil {
+		tx.store.cfg.Logger.Error("einmal: a function ended the transaction of a group, and the records of events that have not run could not be taken back",
+			slog.Int("events", len(keys)), slog.Any("error", err))
+	}
 }
 
 // Commit implements gather.Transaction.
@@ -182,18 +205,40 @@ func (tx *groupTx) takeBack(ctx context.Context, keys []dedupstore.Key) error {
 }
 
 // Rollback implements gather.Transaction.
-func (tx *groupTx) Rollback() {
-	tx.store.rollback(context.Background(), tx.tx)
-	tx.end()
-}
+func (tx *groupTx) Rollback() { tx.ended.Do(tx.end) }
 
-// end gives back what the transaction holds.
 func (tx *groupTx) end() {
-	tx.ended.Do(func() {
-		tx.conn.Release()
-		tx.store.places.Leave()
-	})
+	tx.store.rollback(context.Background(), tx.tx) // does nothing after a commit
+	tx.conn.Release()
+	tx.store.places.Leave()
 }
 
 // Abandon implements gather.Transaction: the server ends a transaction whose connection is cut.
 func (tx *groupTx) Abandon() { _ = tx.tx.Conn().PgConn().Conn().Close() }
+
+// groupedTx is the transaction as a function of a group sees it. What would end it is not sent: the records of others would be committed
+// without their effects.
+type groupedTx struct{ pgx.Tx }
+
+// Exec implements pgx.Tx.
+func (tx *groupedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if endsTransaction(sql) {
+		return pgconn.CommandTag{}, tx.Commit(ctx) // which refuses, and makes the call fail
+	}
+	return tx.Tx.Exec(ctx, sql, args...)
+}
+
+// endsTransaction reports whether the statement, or the first of several, ends the transaction or begins another one.
+func endsTransaction(sql string) bool {
+	words := strings.Fields(sql[:min(len(sql), 64)])
+	if len(words) == 0 {
+		return false
+	}
+	switch strings.ToLower(strings.TrimRight(words[0], ";")) {
+	case "begin", "start", "commit", "end", "abort":
+		return true
+	case "rollback":
+		return !slices.ContainsFunc(words[1:], func(w string) bool { return strings.EqualFold(w, "to") })
+	}
+	return len(words) > 1 && strings.EqualFold(words[0], "prepare") && strings.EqualFold(words[1], "transaction")
+}

@@ -111,6 +111,54 @@ func TestGroupsWithFailures(t *testing.T) {
 
 var errFunction = errors.New("of the function")
 
+// A function that ends the transaction leaves no record behind whose function has not run.
+func TestGroupsWithACommit(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(context.Context, pgx.Tx) error{
+		"text":        exec("commit"),
+		"on the Conn": func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Conn().Exec(ctx, "commit"); return err },
+		"with BEGIN":  func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Conn().Exec(ctx, "commit; begin"); return err },
+		"ROLLBACK":    func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Conn().Exec(ctx, "rollback"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) { cfg.MaxConns = 2 }), &pgxstore.Config{Group: 50})
+			var calls sync.WaitGroup
+			for i := range 60 {
+				calls.Go(func() {
+					name := fmt.Sprint("event-", i)
+					for attempt := range 3 {
+						_, err := store.Once(t.Context(), key(name), func(ctx context.Context, tx pgx.Tx) error {
+							if attempt > 0 {
+								return write(ctx, tx, name)
+							}
+							if i%20 == 10 {
+								return end(ctx, tx)
+							}
+							return write(ctx, tx, name)
+						})
+						if err == nil {
+							return
+						}
+						if !errors.Is(err, dedupstore.ErrTxEnded) {
+							t.Errorf("%s: %v", name, err)
+						}
+					}
+				})
+			}
+			calls.Wait()
+			// The records of the three that ended their transaction may stay, without an effect: the store cannot know what they did.
+			if n := value[int](db, "select count(*) from processed_event p where not exists (select from effect e where e.name = p.event_id)"); n > 3 {
+				t.Errorf("%d records without an effect", n)
+			}
+			if n := value[int](db, "select count(*) from (select name from effect group by name having count(*) > 1) d"); n > 0 {
+				t.Errorf("%d effects twice", n)
+			}
+		})
+	}
+}
+
 // A key that a column refuses is refused, and nobody else with it.
 func TestGroupsWithARefusedKey(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -84,6 +85,41 @@ func TestGroupsWithFailures(t *testing.T) {
 			t.Errorf("%d records", n)
 		}
 	})
+}
+
+// A function that ends the transaction leaves no record behind whose function has not run.
+func TestGroupsWithACommit(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t, pgtest.Plain)
+	pool := cached.Open(t, db.URL, nil)
+	t.Cleanup(func() { _ = pool.Close() })
+	store := sqlstore.New(pool, schema.Postgres, &sqlstore.Config{Group: 50})
+	var calls sync.WaitGroup
+	for i := range 60 {
+		calls.Go(func() {
+			key := dedupstore.Key{Consumer: "c", Event: fmt.Sprint("event-", i)}
+			for attempt := range 2 {
+				_, err := store.Once(t.Context(), key, func(ctx context.Context, tx *sql.Tx) error {
+					text, args := "insert into effect (name) values ($1)", []any{key.Event}
+					if i%20 == 10 && attempt == 0 {
+						text, args = "commit", nil
+					}
+					_, err := tx.ExecContext(ctx, text, args...)
+					return err
+				})
+				if err != nil && !errors.Is(err, dedupstore.ErrTxEnded) {
+					t.Errorf("event %d: %v", i, err)
+				}
+			}
+		})
+	}
+	calls.Wait()
+	if n := pgtest.Value[int](db, "select count(*) from processed_event p where not exists (select from effect e where e.name = p.event_id)"); n > 3 {
+		t.Errorf("%d records without an effect", n)
+	}
+	if n := db.Effects(); n < 57 {
+		t.Errorf("%d effects", n)
+	}
 }
 
 // failures makes 300 calls at once, of which every tenth fails.

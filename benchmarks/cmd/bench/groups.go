@@ -24,7 +24,6 @@ func groups(ctx context.Context, args []string) error {
 	size := fs.Int("group", 200, "messages per transaction")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
 	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
-	failing := fs.Int("failing", 0, "one message in so many fails for good, and becomes a dead letter; 0 for none")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -39,7 +38,6 @@ func groups(ctx context.Context, args []string) error {
 	}
 	fmt.Printf("groups: %d messages in one transaction, one insert each; beside loops by hand\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\nmessages  %d per partition and round\n",
 		*size, b.kafka.Origin, b.database.Origin, machine(), *messages)
-	_ = failing
 	for _, partitions := range []int32{1, 4} {
 		n := *messages * int(partitions)
 		results, err := interleave(ctx, *rounds, []side{
@@ -81,7 +79,7 @@ func (b *dedupBench) grouped(by consumer.Order, size int) way {
 			Brokers: b.kafka.Addrs, Group: unique(), Logger: quiet,
 			Middleware: []consumer.Middleware{m.link},
 			Topics: map[string]consumer.Topic{topic: {
-				Order: by, Workers: map[bool]int{true: 0, false: 2 * size}[by == consumer.PartitionOrder],
+				Order:      by,
 				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
 				Handler:    middleware.Dedup(store, consumer.JSONTx(charge), nil),
 			}},

@@ -30,6 +30,10 @@ type Transaction[Tx any] interface {
 	// Commit deletes the records of keys that were fresh and whose functions have not run, and commits.
 	Commit(back []dedupstore.Key) error
 
+	// Ended takes back the records of keys whose functions have not run, after a function has ended the transaction by itself: they
+	// may be committed. Rollback follows.
+	Ended(keys []dedupstore.Key)
+
 	// Rollback ends the transaction, and does nothing after a Commit. Its connection is not used after it has returned.
 	Rollback()
 

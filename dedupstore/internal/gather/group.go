@@ -157,6 +157,9 @@ func (gr *group[Tx]) failed(culprit *call[Tx], err error) {
 		gr.tx.Rollback()
 	default:
 		fault = gr.g.backend.Fault(err)
+		if gr.tx != nil && errors.Is(err, dedupstore.ErrTxEnded) {
+			gr.tx.Ended(gr.notRun())
+		}
 		if gr.tx != nil {
 			gr.tx.Rollback()
 		}
@@ -172,6 +175,18 @@ func (gr *group[Tx]) failed(culprit *call[Tx], err error) {
 	default:
 		gr.without(culprit, err)
 	}
+}
+
+// notRun returns the keys that were recorded and whose functions have not run.
+func (gr *group[Tx]) notRun() (keys []dedupstore.Key) {
+	gr.g.mu.Lock()
+	defer gr.g.mu.Unlock()
+	for i, c := range gr.members {
+		if gr.fresh[i] && c != gr.culprit && c.state != ran {
+			keys = append(keys, c.key)
+		}
+	}
+	return keys
 }
 
 // without answers the culprit and has all others come again.

@@ -180,6 +180,9 @@ func (tx *modelTx) end() {
 	tx.m.changed.Broadcast()
 }
 
+// Ended is called for a function of which the model has none.
+func (tx *modelTx) Ended([]dedupstore.Key) { tx.m.t.Error("no function ends its transaction here") }
+
 func (tx *modelTx) Rollback() { tx.Abandon() }
 
 func (tx *modelTx) Abandon() {

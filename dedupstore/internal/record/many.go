@@ -26,6 +26,12 @@ type Many struct {
 
 	// TakeBack deletes the records of the keys.
 	TakeBack string
+
+	// Xid answers with the transaction's id. Empty where rows do not tell which transaction wrote them.
+	Xid string
+
+	// TakeBackOf deletes the records of the keys that the transaction with the id wrote, its second parameter, after its end.
+	TakeBackOf string
 }
 
 // Pairs are the keys as the parameter of Many's statements: a JSON text, which every driver can send.
@@ -66,6 +72,8 @@ func (p *Postgres) Many(form Form, eventType, consumerType string) *Many {
 	}
 	switch form {
 	case Upsert:
+		m.Xid = `select pg_current_xact_id()::xid::text`
+		m.TakeBackOf = m.TakeBack + ` and p.xmin::text = $2`
 		m.Record = keys + fmt.Sprintf(`, r as (
 insert into %s as p (event_id, consumer_id) select event_id, consumer_id from k order by event_id, consumer_id
 on conflict (event_id, consumer_id) do update set duplicates = p.duplicates + 1

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 
@@ -102,6 +103,7 @@ func (g *groups[T]) statements(ctx context.Context, c *call[T], dialect *record.
 type groupTx[T Tx] struct {
 	call *call[T]
 	many *record.Many // nil where keys are recorded one by one
+	xid  string       // the transaction's id, if it is known
 }
 
 // oneByOne records keys where there is no network between the statements.
@@ -157,6 +159,11 @@ func (tx *groupTx[T]) together(ctx context.Context, form record.Form, keys []ded
 	}
 	if err := answers.Err(); err != nil {
 		return nil, err
+	}
+	if tx.many.Xid != "" {
+		if err := tx.sql().QueryRowContext(ctx, tx.many.Xid).Scan(&tx.xid); err != nil {
+			return nil, err
+		}
 	}
 	_, err := tx.sql().ExecContext(ctx, tx.many.Restore)
 	return answers.Fresh, err
@@ -224,6 +231,20 @@ func deleted(want int) func(sql.Result, error) error {
 			return errors.Join(fmt.Errorf("%d of %d rows were deleted", n, want), err)
 		}
 		return nil
+	}
+}
+
+// Ended implements gather.Transaction. It has a connection of its own: database/sql may still take the transaction for open.
+func (tx *groupTx[T]) Ended(keys []dedupstore.Key) {
+	s := tx.call.store
+	ctx, stop := context.WithTimeout(context.Background(), s.cfg.CommitTimeout)
+	defer stop()
+	tx.call.rollback()
+	if tx.many != nil && tx.xid != "" && len(keys) > 0 {
+		if _, err := s.driver.DB.ExecContext(ctx, tx.many.TakeBackOf, record.Pairs(keys), tx.xid); err != nil {
+			s.cfg.Logger.Error("einmal: a function ended the transaction of a group, and the records of events that have not run could not be taken back",
+				slog.Int("events", len(keys)), slog.Any("error", err))
+		}
 	}
 }
 
