@@ -20,9 +20,9 @@ func (p places) set(topic string, partition int32, offset int64) {
 	p[topic][partition] = offset
 }
 
-// listOffsets asks for an offset of each partition, in one request for each leader. A partition that no leader tells about is absent.
-// The isolation decides what the newest offset is: the last stable one, behind which transactions are open, or the high watermark.
-func listOffsets(client sarama.Client, partitions map[string][]int32, at int64, isolation sarama.IsolationLevel) places {
+// listOffsets asks for the newest offset of each partition, in one request for each leader. A partition that no leader tells about is absent.
+// The isolation decides what that is: the last stable one, behind which transactions are open, or the high watermark.
+func listOffsets(client sarama.Client, partitions map[string][]int32, isolation sarama.IsolationLevel) places {
 	requests := map[*sarama.Broker]*sarama.OffsetRequest{}
 	for topic, ps := range partitions {
 		for _, p := range ps {
@@ -34,7 +34,7 @@ func listOffsets(client sarama.Client, partitions map[string][]int32, at int64, 
 				requests[leader] = sarama.NewOffsetRequest(client.Config().Version)
 				requests[leader].IsolationLevel = isolation
 			}
-			requests[leader].AddBlock(topic, p, at, 1)
+			requests[leader].AddBlock(topic, p, sarama.OffsetNewest, 1)
 		}
 	}
 	found := places{}
@@ -62,7 +62,7 @@ func (g *groupClient) stableEnd(topic string, partition int32) (int64, error) {
 		return g.GetOffset(topic, partition, sarama.OffsetNewest)
 	}
 	ask := func() (int64, bool) {
-		offset, ok := listOffsets(g, map[string][]int32{topic: {partition}}, sarama.OffsetNewest, sarama.ReadCommitted)[topic][partition]
+		offset, ok := listOffsets(g, map[string][]int32{topic: {partition}}, sarama.ReadCommitted)[topic][partition]
 		return offset, ok
 	}
 	if offset, ok := ask(); ok {
@@ -97,8 +97,8 @@ func (s *session) watchEnds(ctx context.Context) {
 		if len(idle) == 0 {
 			continue
 		}
-		stable := listOffsets(s.client, partitions, sarama.OffsetNewest, sarama.ReadCommitted)
-		newest := listOffsets(s.client, partitions, sarama.OffsetNewest, sarama.ReadUncommitted)
+		stable := listOffsets(s.client, partitions, sarama.ReadCommitted)
+		newest := listOffsets(s.client, partitions, sarama.ReadUncommitted)
 		readable := newest
 		if s.sarama.Consumer.IsolationLevel == sarama.ReadCommitted {
 			readable = stable
@@ -124,7 +124,7 @@ func (s *session) learnEnds() {
 			partitions[cl.topic.name] = append(partitions[cl.topic.name], cl.partition)
 		}
 	}
-	ends := listOffsets(s.client, partitions, sarama.OffsetNewest, sarama.ReadUncommitted)
+	ends := listOffsets(s.client, partitions, sarama.ReadUncommitted)
 	for _, cl := range asked {
 		end, ok := ends[cl.topic.name][cl.partition]
 		cl.mu.Lock()

@@ -62,7 +62,7 @@ func unsafeMethod(err error) (method string) {
 			if n++; n > maxWrapped {
 				return false
 			}
-			if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the tree is walked here, level by level
+			if many, ok := err.(interface{ Unwrap() []error }); ok {
 				for _, inner := range many.Unwrap() {
 					if !walk(inner) {
 						return false

@@ -42,7 +42,7 @@ func TestClosingTheBodyEndsItsContext(t *testing.T) {
 	var ctx context.Context
 	base := &answering{}
 	base.answer = func(_ int, r *http.Request) (*http.Response, error) {
-		ctx = r.Context()
+		ctx = r.Context() //nolint:fatcontext // it is looked at when its request has ended
 		return base.response(200), nil
 	}
 	client := &http.Client{Transport: idempotency.NewTransport(base, &idempotency.TransportConfig{MaxAnswer: -1})}

@@ -185,6 +185,22 @@ func (t Table) problems(d schema.Dialect) (errs []error) {
 			add("a name contains NUL, $ or ?, which drivers take for something else: use another name")
 		}
 	}
+	errs = append(errs, t.keepProblems()...)
+	if t.Margin < 0 || t.Margin > maxKeep {
+		add("Margin is %v: make it at most %v, or 0 for the default", t.Margin, maxKeep)
+	}
+	if d == schema.SQLite && t.Schema != "" {
+		add("Schema is set, but SQLite has none: leave it empty")
+	}
+	if t.Partitions != nil {
+		errs = append(errs, t.partitionProblems(d)...)
+	}
+	return errs
+}
+
+// keepProblems are those of Keep, by itself and against the windows in which events are taken.
+func (t Table) keepProblems() (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case t.Keep == 0:
 		add("Keep is not set: say how long rows are kept; for records of events at least DedupConfig.Window, see docs/retention.md")
@@ -202,15 +218,6 @@ func (t Table) problems(d schema.Dialect) (errs []error) {
 		case h.Window() > t.Keep:
 			add("Keep is %v, and Dedup[%d] takes events up to an age of %v: records are deleted before, and the events take effect again; make Keep at least as long", t.Keep, i, h.Window())
 		}
-	}
-	if t.Margin < 0 || t.Margin > maxKeep {
-		add("Margin is %v: make it at most %v, or 0 for the default", t.Margin, maxKeep)
-	}
-	if d == schema.SQLite && t.Schema != "" {
-		add("Schema is set, but SQLite has none: leave it empty")
-	}
-	if t.Partitions != nil {
-		errs = append(errs, t.partitionProblems(d)...)
 	}
 	return errs
 }

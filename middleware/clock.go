@@ -134,8 +134,8 @@ func (c *clock) Err() error {
 	if err == nil {
 		return nil
 	}
-	switch context.Cause(c.Context) { //nolint:errorlint // these very causes
-	case error(c.link.over), error(c.link.waited):
+	switch context.Cause(c.Context) {
+	case error(c.link.over), error(c.link.waited): //nolint:errorlint // these very causes
 		return context.DeadlineExceeded
 	}
 	return err

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -50,7 +49,7 @@ func (g graves[Tx]) Write(context.Context, Tx, *deadletter.Record) error {
 // sharedBy returns a chain of a handler that runs work, with so long for each attempt, on store.
 func sharedBy[Tx any](store dedupstore.Store[Tx], limit time.Duration, work func(ctx context.Context, tx Tx) error) *shared {
 	s := &shared{}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	s.chain = consumer.Topic{
 		Middleware: []consumer.Middleware{
 			middleware.DeadLetter[Tx](store, graves[Tx]{&s.dead}, &middleware.DeadLetterConfig{Logger: log}),
@@ -199,7 +198,7 @@ func TestWaitingForTheRecordIsNotCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // a test's own
+			defer conn.Close(context.WithoutCancel(t.Context()))
 			if _, err := conn.Exec(t.Context(), "begin; insert into processed_event (event_id, consumer_id) values ('0/0', 'g/orders')"); err != nil {
 				t.Fatal(err)
 			}

@@ -143,24 +143,31 @@ func (c *comparison) missing(want column) {
 // column looks at the type of a column that is there. char(n) drops blanks, name cuts off, citext and nondeterministic
 // collations fold, numbers have several texts: ids that one of them takes for one another would be lost.
 func (c *comparison) column(want column, is seenColumn) {
-	inKey := want.typ == "text" && c.table.inKey(want.name)
 	c.preset(want, is)
 	c.sequence(want, is)
-	switch {
-	case c.dialect == Postgres && want.typ == "text" && tooShort(want.name, is.Type):
-		c.note(LevelError, "column "+want.name, fmt.Sprintf(`alter table %s alter column %s type text collate "C";`, c.sql(), want.name),
-			"its column %s is of type %s: longer values are refused, and blanks at their end are cut off, so that two ids become one", want.name, is.Type)
-	case inKey && c.dialect == SQLite:
-		if !hasTextAffinity(is.Type) {
+	if c.dialect == SQLite {
+		if want.typ == "text" && c.table.inKey(want.name) && !hasTextAffinity(is.Type) {
 			c.note(LevelError, "column "+want.name, "", "its column %s is of type %s, which may take different ids for the same: make it text, in a new table", want.name, is.Type)
 		}
-	case inKey:
-		if is.Folds || is.Type != "text" && is.Type != "uuid" && !strings.HasPrefix(is.Type, "character varying") {
+		return
+	}
+	c.typed(want, is)
+}
+
+// typed looks at a type of PostgreSQL.
+func (c *comparison) typed(want column, is seenColumn) {
+	varchar := strings.HasPrefix(is.Type, "character varying")
+	switch {
+	case want.typ == "text" && tooShort(want.name, is.Type):
+		c.note(LevelError, "column "+want.name, fmt.Sprintf(`alter table %s alter column %s type text collate "C";`, c.sql(), want.name),
+			"its column %s is of type %s: longer values are refused, and blanks at their end are cut off, so that two ids become one", want.name, is.Type)
+	case want.typ == "text" && c.table.inKey(want.name):
+		if is.Folds || is.Type != "text" && is.Type != "uuid" && !varchar {
 			c.note(LevelError, "column "+want.name, fmt.Sprintf(`alter table %s alter column %s type text collate "C";`, c.sql(), want.name),
 				"its column %s %s may take different ids for the same", want.name, is.Type)
 		}
-	case c.dialect == Postgres && want.typ == "text" && strings.HasPrefix(is.Type, "character varying"):
-	case c.dialect == Postgres && is.Type != typeName(want.typ):
+	case want.typ == "text" && varchar:
+	case is.Type != typeName(want.typ):
 		c.note(LevelWarning, "column "+want.name, "", "its column %s is of type %s, and %s in the files", want.name, is.Type, want.typ)
 	}
 }
@@ -202,18 +209,26 @@ func (c *comparison) preset(want column, is seenColumn) {
 	}
 	isTime := strings.Contains(want.preset, "clock_timestamp") || strings.Contains(want.preset, "strftime")
 	switch {
-	case !is.Filled && is.NotNull:
-		c.note(LevelError, "column "+want.name, set, "its column %s must have a value, has no default, and einmal gives it none", want.name)
-	case !is.Filled && isTime:
-		c.note(LevelWarning, "column "+want.name, set, "its column %s has no default: rows without a time are never deleted", want.name)
 	case !is.Filled:
-		c.note(LevelError, "column "+want.name, set, "its column %s has no default: it stays null, which is no number", want.name)
+		c.unfilled(want, is, set, isTime)
 	case isTime && !c.isPresent(is):
 		c.note(LevelWarning, "column "+want.name, set, "its column %s has the default %s, which may not be the time in UTC: rows are deleted too early, or never", want.name, is.Default)
 	case strings.Contains(want.definition, "always as (") && !is.Generated:
 		c.note(LevelError, "column "+want.name, "", "its column %s is not generated from the others, by which rows of a key are kept together: make the table anew", want.name)
 	case isPlain(want.preset) && !is.Generated && plain(is.Default) != plain(want.preset):
 		c.note(LevelError, "column "+want.name, set, "its column %s has the default %s, and %s in the files", want.name, is.Default, want.preset)
+	}
+}
+
+// unfilled is about a column that has no default, and is given no value.
+func (c *comparison) unfilled(want column, is seenColumn, set string, isTime bool) {
+	switch {
+	case is.NotNull:
+		c.note(LevelError, "column "+want.name, set, "its column %s must have a value, has no default, and einmal gives it none", want.name)
+	case isTime:
+		c.note(LevelWarning, "column "+want.name, set, "its column %s has no default: rows without a time are never deleted", want.name)
+	default:
+		c.note(LevelError, "column "+want.name, set, "its column %s has no default: it stays null, which is no number", want.name)
 	}
 }
 

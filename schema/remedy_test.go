@@ -70,7 +70,7 @@ func TestRemediesAreSafeWhicheverFails(t *testing.T) {
 // remedies are the statements to run, each once. None spans lines, so that they can be run line by line.
 func remedies(found []schema.Finding) (statements []string) {
 	for _, f := range found {
-		for _, line := range strings.Split(strings.TrimSpace(f.Run), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(f.Run), "\n") {
 			if line != "" && !slices.Contains(statements, line) {
 				statements = append(statements, line)
 			}

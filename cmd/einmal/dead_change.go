@@ -21,7 +21,7 @@ type chosen struct {
 	text    string
 }
 
-// pageOf is how many dead letters are looked at at once.
+// pageOf is how many dead letters are read in one query.
 const pageOf = 1000
 
 // choose looks at them, and says on warn which of those that were named are not there, or excluded by the flags.

@@ -111,7 +111,7 @@ func TestDeadUsage(t *testing.T) {
 	} {
 		einmal(t, "", strings.Fields(args)...).want(t, exitUsage, says)
 	}
-	for _, secret := range []string{"postgres://u:hunter2@h/d", "hunter2 hunter2", "--hunter2:x@y"} {
+	for _, secret := range []string{"postgres://u:hunter2@h/d", "hunter2 hunter2!", "--hunter2:x@y"} {
 		for _, args := range [][]string{
 			{"dead", "list", "-timeout", secret}, {"dead", "list", "-since", secret}, {"dead", "list", "-" + secret}, {"dead", "list", "--" + secret + "=1"}, {"dead", "list", "-json=" + secret},
 			{"dead", "list", "-limit", secret}, {"dead", "redrive", "-event-id", secret}, {"dead", "redrive", "-per-second", secret}, {"dead", "list", secret}, {"dead", "list", "---" + secret},

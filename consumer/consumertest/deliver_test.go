@@ -150,7 +150,7 @@ func TestPanicInEventID(t *testing.T) {
 		EventID: func(*consumer.Message) (string, error) { panic(errStock) },
 	}, message())
 	var p *consumer.Panic
-	if out.End != consumertest.Done || len(out.Attempts) != 1 || !errors.Is(id, consumer.ErrNoEventID) || !errors.As(id, &p) || p.Value != errStock {
+	if out.End != consumertest.Done || len(out.Attempts) != 1 || !errors.Is(id, consumer.ErrNoEventID) || !errors.As(id, &p) || p.Value != any(errStock) {
 		t.Errorf("%v, EventIDErr %v", out, id)
 	}
 }

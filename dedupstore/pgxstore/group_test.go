@@ -28,7 +28,7 @@ func TestGroupsShareTransactions(t *testing.T) {
 	var calls sync.WaitGroup
 	first := make(chan struct{})
 	calls.Go(func() { // holds the only transaction until the others wait
-		_, err := store.Once(t.Context(), key("first"), func(ctx context.Context, tx pgx.Tx) error {
+		_, err := store.Once(t.Context(), key("first"), func(context.Context, pgx.Tx) error {
 			close(first)
 			for begun.Load() < events*deliveries {
 				time.Sleep(time.Millisecond)

@@ -64,9 +64,13 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return h.with(func() slog.Handler { return h.inner.WithGroup(name) })
 }
 
-func (h *handler) with(make func() slog.Handler) (made slog.Handler) {
-	made = h
+// with derives a handler. It is h itself if that panics.
+func (h *handler) with(derive func() slog.Handler) slog.Handler {
+	inner := h.inner
 	var err error
-	defer h.contain(&err)
-	return &handler{inner: make(), said: h.said}
+	func() {
+		defer h.contain(&err)
+		inner = derive()
+	}()
+	return &handler{inner: inner, said: h.said}
 }

@@ -13,7 +13,7 @@ import (
 // Query runs a query that answers with one row of one text.
 type Query func(ctx context.Context, sql string, args ...any) (string, error)
 
-// ErrNotFound is returned where no schema of the session's search_path has the table.
+// ErrNotFound is wrapped, with the name of the table, where no schema of the session's search_path has it.
 var ErrNotFound = errors.New("no schema of the search_path has the table")
 
 // ErrNoUsage is wrapped where the role may not look into the schema that has the table. The error has the SQL to run.
@@ -51,7 +51,7 @@ func (p *Place) Find(ctx context.Context, ask Query, table string) (string, erro
 		if err := Hidden(ctx, ask, "", table); err != nil {
 			return "", err
 		}
-		return "", ErrNotFound
+		return "", fmt.Errorf("%w %s", ErrNotFound, Name("", table))
 	}
 	p.schema.CompareAndSwap(nil, &schema) // one answer for all
 	return *p.schema.Load(), nil

@@ -150,8 +150,8 @@ func (gr *group[Tx]) returned(c *call[Tx], err error) error {
 // failed ends a group that is not committed. culprit is the call whose function failed, or nil.
 func (gr *group[Tx]) failed(culprit *call[Tx], err error) {
 	fault := OfCall
-	switch err { //nolint:errorlint // they are ours, and never wrapped
-	case errHangs:
+	switch err {
+	case errHangs: //nolint:errorlint // they are ours, and never wrapped
 		gr.leftBehind(culprit)
 	case errNotReturned:
 		gr.tx.Rollback()

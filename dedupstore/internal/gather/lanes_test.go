@@ -112,7 +112,7 @@ func (m *model) inOrder(scripts []laneScript) {
 			m.t.Fatal(err)
 		}
 		lane := scripts[i].lane
-		if before, any := last[lane]; any && before > i {
+		if before, ok := last[lane]; ok && before > i {
 			m.t.Errorf("lane %d: message %d took effect behind %d", lane, i, before)
 		}
 		last[lane] = i

@@ -40,7 +40,7 @@ func Pairs(keys []dedupstore.Key) string {
 	for i, k := range keys {
 		pairs[i] = [2]string{k.Event, k.Consumer}
 	}
-	text, _ := json.Marshal(pairs) // texts can be encoded
+	text, _ := json.Marshal(pairs) //nolint:errchkjson // texts can be encoded
 	return string(text)
 }
 

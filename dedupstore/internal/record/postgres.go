@@ -57,7 +57,7 @@ func (p *Postgres) Locate(ctx context.Context, ask Query) error {
 		if found := p.Examine(ctx, ask); found != nil {
 			return found
 		}
-		return p.as(dedupstore.Misconfigured, "%w %s: set Config.Schema", err, p.table())
+		return p.as(dedupstore.Misconfigured, "%w: set Config.Schema", err)
 	case errors.Is(err, sqltable.ErrNoUsage):
 		return p.as(dedupstore.Misconfigured, "%w", err)
 	case err != nil && ctx.Err() != nil:

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -223,8 +225,12 @@ func (c *call[T]) look(ctx context.Context, fnErr error) (state, error) {
 }
 
 // leftOpen reports whether a driver says that it cannot send a statement, because rows of another one are open. Each has its words: pgx,
-// and those that find an answer which is not to what they have sent.
+// and those that find an answer which is not to what they have sent. The end of a connection may be called unexpected too.
 func leftOpen(err error) bool {
+	var network net.Error
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) {
+		return false
+	}
 	return record.StateOf(err) == "" && (strings.Contains(err.Error(), "conn busy") || strings.Contains(err.Error(), "unexpected"))
 }
 
