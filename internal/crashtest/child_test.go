@@ -45,6 +45,7 @@ type orders struct {
 	Protocol  consumer.Rebalance
 	Commits   time.Duration // between offset commits
 	Idle      time.Duration // pgxstore.Config.IdleTimeout
+	Share     int           // pgxstore.Config.Group
 	Work      time.Duration // of the handler, on average
 	Order     consumer.Order
 	InTurn    bool          // the handler is takeTurn
@@ -198,7 +199,7 @@ func (c *child) config(pool *pgxpool.Pool) consumer.Config {
 }
 
 func (c *child) topic(pool *pgxpool.Pool) consumer.Topic {
-	s := store{pgxstore.New(pool, &pgxstore.Config{IdleTimeout: c.Idle}), &c.striker}
+	s := store{pgxstore.New(pool, &pgxstore.Config{IdleTimeout: c.Idle, Group: c.Share}), &c.striker}
 	t := consumer.Topic{
 		Consumer:   c.Consumer,
 		Middleware: []consumer.Middleware{middleware.Retry(cmp.Or(c.Attempts, 5), nil), middleware.Recover()},

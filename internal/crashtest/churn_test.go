@@ -133,9 +133,13 @@ func (c *crowd) start(m *visitor) {
 	o := c.member(fmt.Sprintf("member-%d", c.deeds["started"]))
 	o.Order, o.InTurn, o.Work, o.Idle = c.order, true, 2*time.Millisecond, 1500*time.Millisecond
 	o.Protocol = c.protocol
+	o.Share = groups[rand.IntN(len(groups))]
 	o.Commits = []time.Duration{50 * time.Millisecond, time.Second}[rand.IntN(2)] // early, to be seen from outside, or late, to be repeated
 	*m = visitor{process: start(c.t, o)}
 }
+
+// groups are how many messages share a transaction of a member: members with groups and without are owners of a partition in turn.
+var groups = []int{0, 30}
 
 // deed does something to a member.
 func (c *crowd) deed(m *visitor) {

@@ -48,6 +48,7 @@ func (c *chaos) start(i int) {
 	c.started++
 	o := c.member(fmt.Sprintf("worker-%d-%d", i, c.started))
 	o.Work = time.Millisecond
+	o.Share = groups[rand.IntN(len(groups))]
 	o.Order = []consumer.Order{consumer.PartitionOrder, consumer.KeyOrder, consumer.Unordered}[rand.IntN(3)]
 	c.workers[i] = start(c.t, o)
 }
