@@ -33,7 +33,7 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, 
 	case errors.Is(err, ErrOtherRequest):
 		problem{
 			Type: ProblemOtherRequest, Title: "Idempotency-Key was used for another request", Status: http.StatusUnprocessableEntity,
-			Detail: "a request with this Idempotency-Key had another method, path, query, media type or body: use a key of its own for each request, and repeat requests as they were",
+			Detail: "a request with this Idempotency-Key had another method, path, query, media type, encoding or body: use a key of its own for each request, and repeat requests as they were",
 		}.write(w)
 		return OutcomeOtherRequest
 	case r.Context().Err() != nil: // it has been rolled back; whoever is still there may repeat it

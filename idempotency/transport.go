@@ -67,8 +67,7 @@ type TransportConfig struct {
 	// a GET. No redirect is followed from https to http.
 	RedirectHosts []string
 
-	// Again says whether an answer asks for another attempt. It must not read the body. Defaults to Again: 408, 409, 425, 429
-	// and 5xx.
+	// Again says whether an answer asks for another attempt. It must not read the body. Defaults to the function Again.
 	Again func(*http.Response) bool
 
 	// OnRetry is told of every attempt that will be followed by another one, before the pause. It must be safe for concurrent use.
@@ -89,7 +88,7 @@ type Retry struct {
 //	client := &http.Client{Transport: idempotency.NewTransport(nil, nil)}
 //
 // A call has a key if its context (WithKey) or its own header field has one. It is repeated after errors of the connection,
-// time-outs, and the answers 408, 409 (the first request is still in progress), 425, 429 and 5xx, never after another 4xx. When
+// time-outs, and answers that leave the outcome open, which the function Again tells. When
 // attempts or time are used up, the last answer is returned as it is; without an answer, a *GaveUp. Neither says that the call
 // had no effect: return an error from the handler, and the next delivery of the event calls with the same key. An error of a call of which
 // nothing was sent wraps ErrNotSent.

@@ -115,3 +115,32 @@ func TestPathHasAllDocuments(t *testing.T) {
 		}
 	}
 }
+
+// TestMapHasAllPackages checks that the map in CONTRIBUTING.md names each directory with Go files.
+func TestMapHasAllPackages(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "benchmarks" || d.Name() == "compat"):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".go":
+			found[filepath.Dir(path)] = true
+		}
+		return nil
+	})
+	if err != nil || len(found) < 50 {
+		t.Fatalf("%d packages, %v", len(found), err)
+	}
+	for dir := range found {
+		if !strings.Contains(string(text), filepath.Base(dir)+"/") {
+			t.Errorf("the map of CONTRIBUTING.md has no line for %s", dir)
+		}
+	}
+}

@@ -5,7 +5,7 @@ create table if not exists idempotency_key (
   -- whose key it is; "C": compared byte by byte
   scope            text collate "C" not null,
   key              text collate "C" not null,
-  fingerprint      bytea       not null, -- SHA-256 of the request: method, path, query, media type and body
+  fingerprint      bytea       not null, -- SHA-256 of the request: method, path, query, media type, encoding and body
   -- the answer; the headers are the lines that are sent
   status_code      smallint    not null,
   response_headers bytea       not null default '',

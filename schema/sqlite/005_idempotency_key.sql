@@ -5,7 +5,7 @@ create table if not exists idempotency_key (
   -- whose key it is; compared byte by byte
   scope            text    not null,
   key              text    not null,
-  fingerprint      blob    not null, -- SHA-256 of the request: method, path, query, media type and body
+  fingerprint      blob    not null, -- SHA-256 of the request: method, path, query, media type, encoding and body
   -- the answer; the headers are the lines that are sent
   status_code      integer not null,
   response_headers blob    not null default '',
