@@ -50,7 +50,7 @@ func (t *topic) attempt(ctx context.Context, msg *Message, h *history) (err erro
 	if h.first.IsZero() {
 		h.first = time.Now()
 	}
-	msg.Group, msg.Consumer, msg.Result = t.group, t.consumer, Result{}
+	msg.Group, msg.Consumer, msg.Result, msg.errorText = t.group, t.consumer, Result{}, t.errorText
 	msg.Attempt, msg.FirstAttempt, msg.LastError = h.attempts()+1, h.first, nil
 	if h.failing != nil {
 		msg.LastError = h.failing.Err

@@ -31,6 +31,8 @@ type topic struct {
 
 	chain Handler
 
+	errorText func(err error, msg *Message) string // nil for the default
+
 	names names // of headers
 
 	partitionMessages int // Limits.PartitionMessages for this topic
@@ -47,7 +49,7 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	tp := &topic{
 		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
 		order: t.Order, limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
-		partitionMessages: cfg.Limits.PartitionMessages,
+		partitionMessages: cfg.Limits.PartitionMessages, errorText: cfg.ErrorText,
 	}
 	if t.ProcessingLimit == 0 {
 		tp.limit = DefaultProcessingLimit

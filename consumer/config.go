@@ -68,9 +68,16 @@ type Config struct {
 	// Hooks are called when something happens to a partition or to the membership.
 	Hooks Hooks
 
-	// Logger receives what the runner itself has to say: rebalances, retries, broker errors. It never receives keys, values or
-	// headers of messages. Its handler must not call the Consumer. Default: slog.Default().
+	// Logger receives what the runner itself has to say: rebalances, retries, broker errors. It receives no keys, values or headers of
+	// messages, and of errors at most 1,024 bytes of their text: handlers' errors as ErrorText makes it, others without what looks like a
+	// secret. Its handler must not call the Consumer. Default: slog.Default().
 	Logger *slog.Logger
+
+	// ErrorText makes the text of a handler's error for all that shows it: the Logger's lines, Run's StopError, and by default the links of
+	// package middleware (Logging, DeadLetter, HandOn). It must be safe for concurrent use; what it returns is cut. Defaults to what
+	// Message.ErrorText describes, which masks secrets and what the text repeats of the message. Where no text may be shown, return "", or
+	// the type of the error.
+	ErrorText func(err error, msg *Message) string
 
 	// Sarama edits the configuration of the Kafka client, for TLS, SASL, the client's id or its time-outs. New calls it once.
 	// Fields on which the runner's correctness rests are refused with an error that says where to set what instead.

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/einmal-go/einmal/internal/kafkaconf"
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // ErrHandlersStuck is wrapped by Run's error when handlers had not returned a second after their contexts were cancelled. They go
@@ -29,10 +30,22 @@ type StopError struct {
 	Partition int32
 	Offset    int64
 	Err       error // what the chain returned
+
+	text string // of Err, without what it repeats of the message; "" if nobody has seen to that
 }
 
+// newStopError returns the error about a message that failed with err.
+func newStopError(msg *Message, err error) *StopError {
+	return &StopError{Topic: msg.Topic, Partition: msg.Partition, Offset: msg.Offset, Err: err, text: msg.ErrorText(err, maxErrorText)}
+}
+
+// Error has the text of Err as Message.ErrorText makes it, at most 1,024 bytes of it: it is what main logs.
 func (e *StopError) Error() string {
-	return fmt.Sprintf("einmal: stopped at %s@%d, which failed: %v", partitionName(e.Topic, e.Partition), e.Offset, e.Err)
+	text := e.text
+	if text == "" && e.Err != nil {
+		text = redact.Text(e.Err.Error(), maxErrorText)
+	}
+	return fmt.Sprintf("einmal: stopped at %s@%d, which failed: %s", partitionName(e.Topic, e.Partition), e.Offset, text)
 }
 
 // Unwrap returns what the chain returned.

@@ -36,6 +36,8 @@ type Message struct {
 
 	// Result is written by the inner links of the chain and read by the outer ones. It is empty before each attempt.
 	Result Result
+
+	errorText func(err error, msg *Message) string // Config.ErrorText; nil for the default
 }
 
 // Earlier is what befell a message in other topics.

@@ -84,9 +84,9 @@ func (r *replay) attempt(ctx context.Context, d *Delivery) *Attempt {
 
 // failed does as OnFailure says.
 func (r *replay) failed(msg Message, err error) error {
-	r.log.Error("einmal: a message failed in a replay", slog.Int(attrPartition, int(msg.Partition)), slog.Int64(attrOffset, msg.Offset), slog.Any("error", err))
+	r.log.Error("einmal: a message failed in a replay", slog.Int(attrPartition, int(msg.Partition)), slog.Int64(attrOffset, msg.Offset), slog.String("error", msg.ErrorText(err, maxErrorText)))
 	if r.cfg.OnFailure == StopReplay {
-		return &StopError{Topic: msg.Topic, Partition: msg.Partition, Offset: msg.Offset, Err: err}
+		return newStopError(&msg, err)
 	}
 	r.count(func(c *ReplayCounts) { c.Failed++ })
 	return nil

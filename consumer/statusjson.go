@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/internal/errtype"
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // Problem is NotReady, for package status.
@@ -116,7 +117,7 @@ func (p *PartitionStatus) json(now time.Time) partitionJSON {
 		Progress: p.Progress.UTC(), LastErrorType: errtype.Of(p.LastError), NextOffset: known(p.Next), OpenTxnSince: instant(p.OpenTransaction),
 	}
 	if p.FetchError != nil {
-		j.FetchError, j.UnreadSince = p.FetchError.Error(), instant(p.Unread)
+		j.FetchError, j.UnreadSince = redact.Text(p.FetchError.Error(), maxErrorText), instant(p.Unread)
 	}
 	if p.Oldest >= 0 {
 		j.Oldest = &oldestJSON{p.Oldest, p.OldestSince.UTC(), max(0, now.Sub(p.OldestSince).Seconds()), instant(p.OldestDue), p.OldestAttempts}

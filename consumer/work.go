@@ -131,16 +131,17 @@ func (cl *claim) judge(it *item, err error) *Failing {
 	if f == nil {
 		return nil
 	}
-	cl.logFailed(f, it.current.msg.Result.Logged)
+	cl.logFailed(f, &it.current.msg)
 	if f.RetryAt.IsZero() {
-		cl.run.stop(&StopError{Topic: cl.topic.name, Partition: cl.partition, Offset: f.Offset, Err: f.Err})
+		cl.run.stop(newStopError(&it.current.msg, f.Err))
 	}
 	return f
 }
 
 // logFailed writes the line about a failed attempt, unless a link of the chain has: one failure is one line. That the Consumer stops
 // is a line of its own, without the error that the other one has.
-func (cl *claim) logFailed(f *Failing, logged bool) {
+func (cl *claim) logFailed(f *Failing, msg *Message) {
+	logged := msg.Result.Logged
 	stops := f.RetryAt.IsZero()
 	if logged && !stops {
 		return
@@ -150,7 +151,7 @@ func (cl *claim) logFailed(f *Failing, logged bool) {
 		attrs = append(attrs, slog.Float64(attrDelay, f.delay.Seconds()))
 	}
 	if !logged {
-		attrs = append(attrs, slog.Any("error", f.Err))
+		attrs = append(attrs, slog.String("error", msg.ErrorText(f.Err, maxErrorText)))
 	}
 	_, asked := Delay(f.Err)
 	switch {

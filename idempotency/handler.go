@@ -106,7 +106,7 @@ func (h *Handler[Tx]) serve(w http.ResponseWriter, r *http.Request) Outcome {
 		req := Request{Scope: scope, Key: key, Fingerprint: h.fingerprint(r, body), Keep: h.cfg.Keep, MaxKeys: h.cfg.MaxKeys}
 		answer, replayed, err = h.once(w, r, req, body)
 	}
-	outcome := h.answer(w, r, &answer, replayed, err)
+	outcome := h.answer(w, r, body, &answer, replayed, err)
 	if key == "" && (outcome == OutcomeFirst || outcome == OutcomeNotStored) {
 		return OutcomeWithoutKey
 	}
@@ -188,7 +188,7 @@ func (h *Handler[Tx]) body(w http.ResponseWriter, r *http.Request) ([]byte, *pro
 	case err != nil:
 		return nil, &problem{Type: ProblemUnreadable, Title: "The body cannot be read", Status: http.StatusBadRequest}
 	case len(body) == 0 && r.ContentLength > 0:
-		h.log(r, "the body was read before: put idempotency.Handler outside of what reads it, since requests are told apart by it", nil)
+		h.log(r, nil, "the body was read before: put idempotency.Handler outside of what reads it, since requests are told apart by it", nil)
 		return nil, h.failed()
 	}
 	return body, nil

@@ -5,10 +5,11 @@ import (
 	"net/http"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // answer is called after the transaction has ended.
-func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, replayed bool, err error) Outcome {
+func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, body []byte, a *Answer, replayed bool, err error) Outcome {
 	if err == nil {
 		send(w, r, a, replayed)
 		if replayed {
@@ -41,22 +42,22 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, a *Answer, 
 		return OutcomeInterrupted
 	case !errors.Is(err, dedupstore.ErrTxEnded) && errors.As(err, &said):
 		if said.err != nil && !errors.Is(said.err, ErrNotStored) {
-			h.log(r, "the handler failed, and was rolled back", said.err)
+			h.log(r, body, "the handler failed, and was rolled back", said.err)
 		}
 		send(w, r, &said.answer, false)
 		return said.outcome()
 	case errors.Is(err, dedupstore.ErrTxEnded):
-		h.log(r, "the handler ended its transaction", err)
+		h.log(r, body, "the handler ended its transaction", err)
 		failed := h.failed()
 		failed.Detail = "it is not known whether something has happened"
 		failed.write(w)
 		return OutcomeFailed
 	case class == dedupstore.Unclassified, class == dedupstore.Permanent:
-		h.log(r, "the handler failed, and was rolled back", err)
+		h.log(r, body, "the handler failed, and was rolled back", err)
 		h.failed().write(w)
 		return OutcomeFailed
 	default:
-		h.log(r, "the database could not be used ("+class.String()+")", err)
+		h.log(r, body, "the database could not be used ("+class.String()+")", err)
 		h.unavailable(r, err).write(w)
 		return OutcomeUnavailable
 	}
@@ -87,11 +88,12 @@ func (h *Handler[Tx]) unavailable(r *http.Request, err error) *problem {
 	return p
 }
 
-// log tells of what went wrong. The route is in it, and nothing of the request.
-func (h *Handler[Tx]) log(r *http.Request, message string, err error) {
+// log tells of what went wrong. The route is in it, and nothing else of the request.
+func (h *Handler[Tx]) log(r *http.Request, body []byte, message string, err error) {
 	args := []any{"method", r.Method, "route", r.Pattern}
 	if err != nil {
-		args = append(args, "error", err)
+		parts := [][]byte{body, []byte(r.URL.RawQuery), []byte(r.Header.Get(defaultHeader)), []byte(r.Header.Get("Authorization")), []byte(r.Header.Get("Cookie"))}
+		args = append(args, "error", redact.Message(err.Error(), parts, redact.MaxError))
 	}
 	h.cfg.Logger.ErrorContext(r.Context(), "idempotency: "+message, args...)
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // Defaults of HandlerConfig.
@@ -89,8 +91,9 @@ type HandlerConfig struct {
 	// idempotencymetrics.OnAnswer. r has been read; its Pattern is the route. It must return soon, and a panic is the request's. Default: none.
 	OnAnswer func(r *http.Request, outcome Outcome)
 
-	// Logger is told of handlers that failed and of a database that is away, with the method and the route of the request. The error is
-	// logged as the handler returned it: what its text repeats of the request is there. Default: slog.Default().
+	// Logger is told of handlers that failed and of a database that is away, with the method and the route of the request. Of the
+	// error's text at most 1,024 bytes are logged, without what looks like a secret and without what it repeats of the request's body.
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -100,7 +103,7 @@ func (c HandlerConfig) withDefaults() HandlerConfig {
 	c.MaxAnswer = cmp.Or(c.MaxAnswer, DefaultMaxAnswer)
 	c.BeginTimeout = cmp.Or(c.BeginTimeout, DefaultBeginTimeout)
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = safelog.Logger(c.Logger)
 	c.ReplayHeaders = slices.Concat(replayedByDefault, c.ReplayHeaders)
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/einmal-go/einmal/internal/safelog"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -119,7 +120,7 @@ func (c Config) withDefaults() Config {
 	c.Batch = cmp.Or(c.Batch, DefaultBatch)
 	c.Pause = cmp.Or(c.Pause, DefaultPause)
 	c.Interval = cmp.Or(c.Interval, DefaultInterval)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = safelog.Logger(c.Logger)
 	tables := make([]Table, len(c.Tables))
 	for i, t := range c.Tables {
 		t.Margin = cmp.Or(t.Margin, DefaultMargin)

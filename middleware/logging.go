@@ -28,9 +28,9 @@ type LoggingConfig struct {
 	// always there, name the message as well.
 	EventID bool
 
-	// ErrorText makes the text of an error for the line. Defaults to err.Error(). Errors of einmal never contain a part of a
-	// message; those of handlers and drivers may (PostgreSQL's "invalid input syntax for type integer" shows the value).
-	// Where that must not be, return less: the line has error.type, too. The text is cut to 1,024 bytes.
+	// ErrorText makes the text of an error for the line. Defaults to consumer.Message.ErrorText, so to Config.ErrorText where that is set:
+	// what looks like a secret, or repeats a part of the message (PostgreSQL's "invalid input syntax for type integer" shows the value),
+	// is masked. Where that is not enough, return less: the line has error.type, too. The text is cut to 1,024 bytes.
 	ErrorText func(error) string
 }
 
@@ -52,7 +52,7 @@ const (
 //	gave up, permanent, failed otherwise    Error  OnFailure applies
 //	a panic, whatever follows on it         Error  with the stack: it is a defect
 //
-// The attributes have the names of OpenTelemetry's conventions for messaging. Keys, values and headers are never in a line.
+// The attributes have the names of OpenTelemetry's conventions for messaging. Keys, values and headers are not among them.
 // Lines are written with the attempt's context, so that a slog.Handler that looks for a span there finds that of Tracing,
 // which stands outside.
 func Logging(logger *slog.Logger, cfg *LoggingConfig) consumer.Middleware {
@@ -62,9 +62,6 @@ func Logging(logger *slog.Logger, cfg *LoggingConfig) consumer.Middleware {
 	}
 	if l.cfg.PerSecond == 0 {
 		l.cfg.PerSecond = defaultPerSecond
-	}
-	if l.cfg.ErrorText == nil {
-		l.cfg.ErrorText = error.Error
 	}
 	return func(next consumer.Handler) consumer.Handler {
 		return &logging{next: next, log: l.log, cfg: l.cfg, limit: limiter{perSecond: l.cfg.PerSecond}}
@@ -158,7 +155,7 @@ func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.T
 		attrs = append(attrs, slog.Float64(string(names.Delay), delay.Seconds()))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String(string(names.ErrorType), errtype.Of(err)), slog.String("error", cut(errorText(func() string { return l.cfg.ErrorText(err) }, err), maxErrorText)))
+		attrs = append(attrs, slog.String(string(names.ErrorType), errtype.Of(err)), slog.String("error", cut(errorText(func() string { return l.text(err, msg) }, err), maxErrorText)))
 	}
 	if stack != nil {
 		attrs = append(attrs, slog.String(string(names.Stack), cut(string(stack), maxStack)))
@@ -167,6 +164,13 @@ func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.T
 		attrs = append(attrs, slog.Int(string(names.Suppressed), suppressed))
 	}
 	l.log.LogAttrs(ctx, rule.level, rule.text, attrs...)
+}
+
+func (l *logging) text(err error, msg *consumer.Message) string {
+	if l.cfg.ErrorText == nil {
+		return msg.ErrorText(err, maxErrorText)
+	}
+	return l.cfg.ErrorText(err)
 }
 
 // limiter allows so many lines of each kind in each second.

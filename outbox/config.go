@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/einmal-go/einmal/internal/safelog"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -123,7 +124,8 @@ type Config struct {
 	// Name tells relays apart in the table outbox_lease and in logs. It must be unique. Default: the host's name and random letters.
 	Name string
 
-	// Logger receives what the relay has to say. It never receives keys, values or headers. Default: slog.Default().
+	// Logger receives what the relay has to say. It receives no keys, values or headers, and of errors
+	// at most 1,024 bytes of their text, without what looks like a secret. Default: slog.Default().
 	Logger *slog.Logger
 
 	// TracerProvider makes a span of each batch and topic, with links to the stored trace contexts. Default: otel.GetTracerProvider().
@@ -152,9 +154,7 @@ func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		c.Name = defaultName()
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = safelog.Logger(c.Logger)
 	if c.TracerProvider == nil {
 		c.TracerProvider = otel.GetTracerProvider()
 	}

@@ -92,7 +92,7 @@ func causeOf(err error, otherwise string) string {
 	if err == nil {
 		return otherwise
 	}
-	return cmp.Or(err.Error(), otherwise)
+	return cmp.Or(shownText(err), otherwise)
 }
 
 func age(d time.Duration) time.Duration { return d.Round(time.Second) }

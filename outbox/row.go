@@ -24,6 +24,15 @@ type row struct {
 	err     error // of a row that failed, or why it was not sent
 }
 
+// parts are what a text may repeat of the event.
+func (r *row) parts() [][]byte {
+	parts := [][]byte{r.key, r.payload}
+	for _, h := range r.headers {
+		parts = append(parts, h.Value)
+	}
+	return parts
+}
+
 // outcome is what became of a row in a batch.
 type outcome int
 

@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // Problem says in a few words why the outbox needs an operator, for package status; "" if it does not.
 func (s Status) Problem() string {
 	switch {
 	case !s.Running && s.Error != nil:
-		return "the relay does not run: " + s.Error.Error()
+		return "the relay does not run: " + shownText(s.Error)
 	case !s.Running:
 		return "the relay does not run"
 	case s.Trouble != "":
@@ -24,6 +26,9 @@ func (s Status) Problem() string {
 	}
 	return ""
 }
+
+// shownText is what may be seen of an error's text.
+func shownText(err error) string { return redact.Text(err.Error(), redact.MaxError) }
 
 func about(estimated bool) string {
 	if estimated {
@@ -40,7 +45,7 @@ func (s Status) MarshalJSON() ([]byte, error) {
 		Published: s.Published, PublishedPerSecond: s.PublishedPerSecond, BlockedHere: s.BlockedHere, LeaseLost: s.LeaseLost, Returned: s.Returned,
 	}
 	if s.Error != nil {
-		j.LastError = s.Error.Error()
+		j.LastError = shownText(s.Error)
 	}
 	return json.Marshal(j)
 }

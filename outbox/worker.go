@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // worker sends one batch at a time.
@@ -342,6 +344,9 @@ func (b *batch) lock(ctx context.Context, tx Tx, buckets []int64) error {
 	})
 }
 
+// maxLastError is the length of what a row keeps of the text of its error, in bytes.
+const maxLastError = 2048
+
 // block marks the rows that failed, but for those that are marked already.
 func (b *batch) block(ctx context.Context, tx Tx) error {
 	failed := b.failed[b.marked:]
@@ -350,7 +355,7 @@ func (b *batch) block(ctx context.Context, tx Tx) error {
 	}
 	texts := make([]string, len(failed))
 	for i, r := range failed {
-		texts[i] = r.err.Error()
+		texts[i] = redact.Message(r.err.Error(), r.parts(), maxLastError)
 	}
 	b.blockedLog.add(failed)
 	_, err := tx.Exec(ctx, b.sql.block, numbers(idsOf(failed)), numbers(epochsOf(failed)), textArray(texts))

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // section is a Section with a place for one call.
@@ -73,17 +72,11 @@ func (s *section) answer(ctx context.Context) (a Answer) {
 
 const maxText = 500 // bytes
 
-// password finds it in a URL.
-var password = regexp.MustCompile(`(://[^\s/:@]*):[^\s/@]+@`)
-
-// text shortens a text and takes the password from a URL in it.
+// text shortens a text and takes from it what looks like a secret.
 func text(s string) string {
-	s = password.ReplaceAllString(s, "${1}:***@")
-	if len(s) > maxText {
-		s = s[:maxText] + "..."
+	shown := redact.Text(s, maxText)
+	if len(s) > maxText && len(shown) == maxText {
+		shown += "..."
 	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "?")
-	}
-	return s
+	return shown
 }

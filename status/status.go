@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // Section tells one part of the status. The value is put into JSON by encoding/json; if it is a Problemer, that is asked too. It must be
@@ -64,10 +66,11 @@ func (a Answer) Healthy() bool { return a.Error == "" && a.Problem == "" }
 // The status code is 200 whenever there is a Report, healthy or not: this is no probe. It answers GET and HEAD, others with 405.
 // Sections and cfg must not be changed afterwards.
 func Handler(sections Sections, cfg *Config) http.Handler {
-	h := &handler{timeout: defaultTimeout, log: slog.Default()}
+	h := &handler{timeout: defaultTimeout}
 	if cfg != nil {
-		h.timeout, h.log = cmp.Or(cfg.Timeout, defaultTimeout), cmp.Or(cfg.Logger, h.log)
+		h.timeout, h.log = cmp.Or(cfg.Timeout, defaultTimeout), cfg.Logger
 	}
+	h.log = safelog.Logger(h.log)
 	for _, name := range slices.Sorted(maps.Keys(sections)) {
 		h.sections = append(h.sections, &section{name: name, tell: sections[name], free: make(chan struct{}, 1)})
 	}

@@ -30,15 +30,15 @@ var table = map[string]allowed{
 	"offsets":                {},
 	"dedupstore":             {},
 	"schema":                 {},
-	"janitor":                {module: []string{"schema"}},
-	"status":                 {},
-	"consumer":               {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
+	"janitor":                {module: []string{"schema", "internal/safelog"}},
+	"status":                 {module: []string{"internal/redact", "internal/safelog"}},
+	"consumer":               {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/redact", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
 	"middleware":             {module: []string{"consumer", "internal/turn", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
-	"outbox":               {module: []string{"schema", "internal/sqltable", "internal/kafkaconf", "internal/names", "internal/sqlstate"}, others: []string{sarama, otel}},
+	"outbox":               {module: []string{"schema", "internal/redact", "internal/safelog", "internal/sqltable", "internal/kafkaconf", "internal/names", "internal/sqlstate"}, others: []string{sarama, otel}},
 	"outbox/pgxoutbox":     {module: []string{"outbox"}, others: []string{pgx}},
 	"outbox/sqloutbox":     {module: []string{"outbox"}},
 	"outbox/bunoutbox":     {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
@@ -50,7 +50,7 @@ var table = map[string]allowed{
 	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox", "internal/nils", "internal/sqlclass"}},
 
 	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
-	"idempotency":                     {module: []string{"dedupstore"}},
+	"idempotency":                     {module: []string{"dedupstore", "internal/redact", "internal/safelog"}},
 	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
 	"idempotency/internal/servertest": {},
 	"idempotency/internal/idemsql":    {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate", "internal/sqlclass", "internal/sqltable"}},
@@ -62,7 +62,8 @@ var table = map[string]allowed{
 	},
 	"internal/errtype":   {module: []string{"internal/sqlstate"}},
 	"internal/nils":      {},
-	"internal/safelog":   {},
+	"internal/redact":    {},
+	"internal/safelog":   {module: []string{"internal/redact"}},
 	"internal/sqlstate":  {},
 	"internal/sqlclass":  {module: []string{"dedupstore", "internal/sqlstate"}},
 	"internal/sqltable":  {},
@@ -97,7 +98,7 @@ var table = map[string]allowed{
 	// what stores share: no driver in it
 	"dedupstore/internal/gather": {module: []string{"dedupstore", "internal/turn"}},
 	"internal/turn":              {},
-	"dedupstore/internal/record": {module: []string{"dedupstore", "dedupstore/internal/gather", "schema", "internal/sqlclass", "internal/sqlstate", "internal/sqltable"}},
+	"dedupstore/internal/record": {module: []string{"dedupstore", "internal/safelog", "dedupstore/internal/gather", "schema", "internal/sqlclass", "internal/sqlstate", "internal/sqltable"}},
 	"dedupstore/internal/sqltx":  {module: []string{"dedupstore", "dedupstore/internal/gather", "dedupstore/internal/record", "schema"}},
 
 	// what their tests share
@@ -113,7 +114,7 @@ var table = map[string]allowed{
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
 	"cmd/einmal": {
-		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "dedupstore", "dedupstore/sqlstore", "forward", "internal/topicwindow", "outbox", "outbox/sqloutbox", "status"},
+		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "internal/redact", "dedupstore", "dedupstore/sqlstore", "forward", "internal/topicwindow", "outbox", "outbox/sqloutbox", "status"},
 		others: []string{pgx, "modernc.org/sqlite"},
 	},
 

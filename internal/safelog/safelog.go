@@ -1,4 +1,5 @@
-// Package safelog keeps a logger of the user's from doing harm: it runs where a panic would end the process, or leave a message undone.
+// Package safelog keeps a logger of the user's from doing harm: it runs where a panic would end the process, or leave a message undone. It
+// keeps from the logger what must not be in a line: see package redact.
 package safelog
 
 import (
@@ -8,9 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
-// Logger returns log, or slog.Default() if it is nil, with a handler whose panics are contained. The first one is written to os.Stderr:
+// Logger returns log, or slog.Default() if it is nil, with a handler whose panics are contained, and that gets no secret in a
+// text or an error, and no more than 16 KiB of one (1 KiB of an error). The first panic is written to os.Stderr:
 // nobody else can be told.
 func Logger(log *slog.Logger) *slog.Logger {
 	if log == nil {
@@ -51,12 +55,23 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) (enabled bool) 
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) (err error) {
 	defer h.contain(&err)
-	return h.inner.Handle(ctx, r)
+	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		clean.AddAttrs(redacted(a))
+		return true
+	})
+	return h.inner.Handle(ctx, clean)
 }
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return h.with(func() slog.Handler { return h.inner.WithAttrs(attrs) })
+	return h.with(func() slog.Handler {
+		clean := make([]slog.Attr, len(attrs))
+		for i, a := range attrs {
+			clean[i] = redacted(a)
+		}
+		return h.inner.WithAttrs(clean)
+	})
 }
 
 // WithGroup implements slog.Handler.
@@ -73,4 +88,27 @@ func (h *handler) with(derive func() slog.Handler) slog.Handler {
 		inner = derive()
 	}()
 	return &handler{inner: inner, said: h.said}
+}
+
+// maxText is the length of a text in bytes, at most: that of a stack.
+const maxText = 16 << 10
+
+// redacted returns a without what must not be in a line.
+func redacted(a slog.Attr) slog.Attr {
+	switch value := a.Value.Resolve(); value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(redact.Text(value.String(), maxText))
+	case slog.KindGroup:
+		group := value.Group()
+		clean := make([]slog.Attr, len(group))
+		for i, inner := range group {
+			clean[i] = redacted(inner)
+		}
+		a.Value = slog.GroupValue(clean...)
+	case slog.KindAny:
+		if err, ok := value.Any().(error); ok && err != nil {
+			a.Value = slog.AnyValue(redact.Error(err))
+		}
+	}
+	return a
 }

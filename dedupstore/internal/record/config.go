@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // Config is the configuration of a store. The stores' own Config types have the same fields, and their documentation.
@@ -38,7 +40,7 @@ func (c Config) WithDefaults() Config {
 	c.LockTimeout = cmp.Or(c.LockTimeout, defaultLockTimeout)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, defaultCommitTimeout)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = safelog.Logger(c.Logger)
 	return c
 }
 
