@@ -57,6 +57,8 @@ type claim struct {
 
 	transaction openTransaction // that holds the partition back
 
+	commits commits
+
 	logEnd   int64 // as the broker told while fetches did not
 	endKnown bool  // it did
 	endLost  bool  // it did not when it was asked

@@ -138,6 +138,16 @@ func (g *groupClient) atHand() (own *sarama.Broker, found <-chan struct{}, wait 
 	return nil, g.seeking, deadline.Sub(now), nil
 }
 
+// connected returns the coordinator if there is a connection to it. It does not look for one.
+func (g *groupClient) connected() *sarama.Broker {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || !g.own.alive() {
+		return nil
+	}
+	return g.own.Broker
+}
+
 // until returns the deadline, which comes near when the Consumer stops.
 func (g *groupClient) until(now time.Time) time.Time {
 	select {

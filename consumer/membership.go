@@ -255,6 +255,9 @@ func (m *membership) note(err error) {
 		m.withoutMetadata()
 		return
 	}
+	if ofCommit(failed.Err) {
+		return
+	}
 	for _, cl := range m.allClaims() {
 		if cl.topic.name == failed.Topic && cl.partition == failed.Partition {
 			cl.cannotRead(failed.Err)

@@ -49,6 +49,7 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	s.watching.Go(func() { w.run(sess.Context()) })
 	s.watching.Go(func() { s.awaitLeaders(sess) })
 	s.watching.Go(func() { s.watchEnds(sess.Context()) })
+	s.watching.Go(func() { s.watchCommits(sess.Context()) })
 	s.askAgain(sess)
 	s.change(Running, Starting, Left) // when the positions are set: Ready says that nothing from now on is missed
 	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
@@ -181,28 +182,19 @@ func topicIDs(client sarama.Client, topics map[string]*topic) (map[string]TopicI
 // committedOffsets asks for the committed offsets of the claims. sarama does not tell an offset that was never committed from one
 // that is out of range.
 func committedOffsets(client sarama.Client, group string, claims map[string][]int32) map[string]map[int32]committed {
-	found := map[string]map[int32]committed{}
 	coordinator, err := client.Coordinator(group)
 	if err != nil {
-		return found
+		return nil
 	}
-	res, err := coordinator.FetchOffset(sarama.NewOffsetFetchRequest(client.Config().Version, group, claims))
-	if err != nil {
-		return found
-	}
-	for topic, blocks := range res.Blocks {
-		found[topic] = map[int32]committed{}
-		for partition, block := range blocks {
-			if block.Err == sarama.ErrNoError {
-				c := committed{offset: block.Offset}
-				note, text := cutCarried(block.Metadata)
-				c.carried = text
-				if strings.HasPrefix(note, notePartitions) { // others' metadata are not ours to keep
-					c.note = note
-				}
-				found[topic][partition] = c
-			}
-		}
-	}
+	found, _ := askCommitted(coordinator, client.Config().Version, group, claims) // what is not told is not known
 	return found
+}
+
+func readCommitted(block *sarama.OffsetFetchResponseBlock) committed {
+	note, text := cutCarried(block.Metadata)
+	c := committed{offset: block.Offset, carried: text}
+	if strings.HasPrefix(note, notePartitions) { // others' metadata are not ours to keep
+		c.note = note
+	}
+	return c
 }

@@ -155,6 +155,7 @@ func (s *session) begin(cl *claim) bool {
 	moveTo(cl.session, cl.topic.name, cl.partition, oldest, cl.note)
 	cl.mu.Lock()
 	cl.first = oldest
+	cl.commits.marked(oldest, time.Now())
 	cl.mu.Unlock()
 	if cl.committed >= 0 {
 		s.tellOutOfRange(cl.topic, cl.partition, cl.committed, oldest, 0)

@@ -52,6 +52,12 @@ type PartitionStatus struct {
 	// cannot be read before. It is zero if none is, and some seconds late. Lag counts these messages.
 	OpenTransaction time.Time
 
+	// Committed is the offset that the brokers have for the group, some seconds late; -1 while it is not known, or there is none.
+	Committed int64
+	// Uncommitted is since when messages have been finished whose offsets are not known to be committed: seconds for a busy partition,
+	// for commits are made once a second, and looked for every 2 s. It is zero if all is committed.
+	Uncommitted time.Time
+
 	Oldest         int64     // offset of the oldest message that is not finished, -1 if there is none
 	OldestSince    time.Time // when it was fetched, by an earlier owner of the partition too if it was in work there
 	OldestDue      time.Time // not before this it is to be handled, see NotBefore; zero if nothing said so
@@ -82,6 +88,7 @@ func (cl *claim) status() PartitionStatus {
 		Held: cl.held, Bytes: cl.bytes, Running: len(cl.running), Parked: len(cl.parked), Ahead: cl.tracker.Ahead(),
 		Paused: cl.pausedBy != "", PausedBy: cl.pausedBy, Progress: cl.progress, LastError: cl.lastErr,
 		Oldest: -1, Next: -1, OpenTransaction: cl.transaction.since,
+		Committed: cl.commits.offset(), Uncommitted: cl.commits.since,
 	}
 	if time.Since(cl.fetchErrAt) < fetchErrFresh {
 		s.FetchError, s.Unread = cl.fetchErr, cl.unread

@@ -159,8 +159,9 @@ func TestStatusIsSorted(t *testing.T) {
 		if !p.Progress.Equal(p.Assigned) {
 			t.Errorf("progress at %v, assigned at %v", p.Progress, p.Assigned)
 		}
-		p.Topic, p.Partition, p.Assigned, p.Progress = "", 0, time.Time{}, time.Time{}
-		if p != (consumer.PartitionStatus{Lag: -1, Oldest: -1, Next: -1}) {
+		p.Topic, p.Partition, p.Assigned, p.Progress, p.Uncommitted = "", 0, time.Time{}, time.Time{}, time.Time{}
+		p.Committed = min(p.Committed, -1) // its beginning, when it is known
+		if p != (consumer.PartitionStatus{Lag: -1, Committed: -1, Oldest: -1, Next: -1}) {
 			t.Errorf("an idle partition: %+v", p)
 		}
 	}
@@ -205,14 +206,14 @@ func TestPartitionStatus(t *testing.T) {
 	}
 	answers <- nil
 	receive(t, started)
-	if f := expect("1 runs", consumer.PartitionStatus{Lag: 4, Held: 4, Running: 1, Ahead: 4, Oldest: 1, Next: 1}); f != nil {
+	if f := expect("1 runs", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Running: 1, Ahead: 4, Oldest: 1, Next: 1}); f != nil {
 		t.Errorf("failing: %+v", f)
 	}
 
 	began := time.Now()
 	failure := consumer.RetryAfter(time.Hour, errHandler)
 	answers <- failure
-	f := expect("1 is parked", consumer.PartitionStatus{Lag: 4, Held: 4, Parked: 1, Ahead: 4, Oldest: 1, OldestAttempts: 1, Next: 1, LastError: failure})
+	f := expect("1 is parked", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Parked: 1, Ahead: 4, Oldest: 1, OldestAttempts: 1, Next: 1, LastError: failure})
 	if f == nil || f.Offset != 1 || f.Attempts != 1 || !errors.Is(f.Err, errHandler) {
 		t.Fatalf("failing: %+v", f)
 	}

@@ -90,6 +90,8 @@ type partitionJSON struct {
 	UnreadSince   *time.Time   `json:"unread_since,omitempty"`
 	OpenTxnSince  *time.Time   `json:"open_transaction_since,omitempty"`
 	NextOffset    *int64       `json:"next_offset"`
+	Committed     *int64       `json:"committed_offset"`
+	Uncommitted   *time.Time   `json:"uncommitted_since,omitempty"`
 	Oldest        *oldestJSON  `json:"oldest_open"`
 	Failing       *failingJSON `json:"failing"`
 }
@@ -115,6 +117,7 @@ func (p *PartitionStatus) json(now time.Time) partitionJSON {
 		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag),
 		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused, PausedBy: p.PausedBy,
 		Progress: p.Progress.UTC(), LastErrorType: errtype.Of(p.LastError), NextOffset: known(p.Next), OpenTxnSince: instant(p.OpenTransaction),
+		Committed: known(p.Committed), Uncommitted: instant(p.Uncommitted),
 	}
 	if p.FetchError != nil {
 		j.FetchError, j.UnreadSince = redact.Text(p.FetchError.Error(), maxErrorText), instant(p.Unread)

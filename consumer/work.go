@@ -93,6 +93,7 @@ func (cl *claim) mark(now time.Time, end bool) {
 	changed := cl.carry(now, end)
 	if offset, ok := cl.tracker.Committable(); ok && offset > cl.marked {
 		cl.marked = offset
+		cl.commits.marked(offset, now)
 		cl.session.MarkOffset(cl.topic.name, cl.partition, offset, cl.metadata())
 		return
 	}

@@ -62,6 +62,8 @@ func newInstruments(m *meter.Maker, group string, perPartition bool) *instrument
 		inFlight:   m.Gauge(names.ConsumerInFlight),
 		parked:     m.Gauge(names.ConsumerParked),
 		gap:        m.Gauge(names.ConsumerFrontierGap),
+		committed:  m.Gauge(names.ConsumerCommitted),
+		waiting:    m.GaugeSeconds(names.ConsumerUncommitted),
 		oldest:     m.GaugeSeconds(names.ConsumerOldestAge),
 		failing:    m.GaugeSeconds(names.ConsumerFailingAge),
 	}
@@ -72,7 +74,8 @@ type instruments struct {
 	rebalances, short, assigned, drains, cut, outOfRange                       metric.Int64ObservableCounter
 	drainTime, pausedTime                                                      metric.Float64ObservableCounter
 	partitions, unreadable, paused, lag, held, heldSize, inFlight, parked, gap metric.Int64ObservableGauge
-	oldest, failing                                                            metric.Float64ObservableGauge
+	committed                                                                  metric.Int64ObservableGauge
+	waiting, oldest, failing                                                   metric.Float64ObservableGauge
 
 	group        attribute.KeyValue
 	perPartition bool
@@ -129,6 +132,10 @@ func (in *instruments) observeSum(o metric.Observer, at place, s *sum) {
 	if !s.lagUnknown { // a sum of which a part is missing would look like a small lag
 		o.ObserveInt64(in.lag, s.lag, with)
 	}
+	if s.partitions > 0 && !s.committedUnknown {
+		o.ObserveInt64(in.committed, s.committed, with)
+	}
+	o.ObserveFloat64(in.waiting, s.waiting.Seconds(), with)
 	o.ObserveInt64(in.held, s.held, with)
 	o.ObserveInt64(in.heldSize, s.heldSize, with)
 	o.ObserveInt64(in.inFlight, s.inFlight, with)

@@ -15,7 +15,9 @@ type place struct {
 // sum is what the partitions of a place come to.
 type sum struct {
 	partitions, unreadable, paused, lag, held, heldSize, inFlight, parked, gap int64
-	oldest, failing                                                            time.Duration
+	committed                                                                  int64
+	committedUnknown                                                           bool // of one of them
+	waiting, oldest, failing                                                   time.Duration
 	lagUnknown                                                                 bool // of one of them
 }
 
@@ -29,6 +31,11 @@ func (s *sum) add(p *consumer.PartitionStatus, now time.Time) {
 	}
 	s.lag += p.Lag
 	s.lagUnknown = s.lagUnknown || p.Lag < 0
+	s.committed += p.Committed
+	s.committedUnknown = s.committedUnknown || p.Committed < 0
+	if !p.Uncommitted.IsZero() {
+		s.waiting = max(s.waiting, now.Sub(p.Uncommitted))
+	}
 	s.held += int64(p.Held)
 	s.heldSize += int64(p.Bytes)
 	s.inFlight += int64(p.Running)

@@ -34,6 +34,8 @@ var (
 	ConsumerParked        = Instrument{"einmal.consumer.parked", "{message}", "Messages that wait for their next attempt."}
 	ConsumerFrontierGap   = Instrument{"einmal.consumer.frontier.gap", "{message}", "Messages delivered from the oldest open one on: so many come again after a crash. The largest of the partitions."}
 	ConsumerOldestAge     = Instrument{"einmal.consumer.oldest.age", "s", "Since when the oldest open message has been fetched. The largest of the partitions."}
+	ConsumerCommitted     = Instrument{"einmal.consumer.committed", "{offset}", "Committed offsets, added up. Missing while one of them is not known."}
+	ConsumerUncommitted   = Instrument{"einmal.consumer.uncommitted.age", "s", "Since when finished messages are not known to be committed. The largest of the partitions."}
 	ConsumerFailingAge    = Instrument{"einmal.consumer.failing.age", "s", "Since the first attempt at the oldest message that has failed and is open. The largest of the partitions."}
 )
 

@@ -148,6 +148,20 @@ var episodes = []episode{
 		w.eventually("the partition cannot be read", func() bool { return w.scrape().sum("einmal_consumer_unreadable") == 1 })
 		return before, w.scrape()
 	}},
+	{"commits that are refused", []string{"EinmalCommitsStopped"}, func(w *world) (scrape, scrape) {
+		w.consume(w.config(write))
+		w.produce(w.record("1", "a", "1"))
+		w.handled(1)
+		w.eventually("it is committed", func() bool {
+			s := w.scrape()
+			return s.sum("einmal_consumer_committed") == 1 && s.sum("einmal_consumer_uncommitted_age_seconds") == 0
+		})
+		before := w.scrape()
+		w.b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: -1})
+		w.produce(w.record("2", "a", "2"))
+		w.eventually("it is not committed", func() bool { return w.scrape().sum("einmal_consumer_uncommitted_age_seconds") > 3 })
+		return before, w.scrape()
+	}},
 	{"an offset beyond the end", []string{"EinmalOffsetOutOfRange"}, func(w *world) (scrape, scrape) {
 		w.produce(w.record("1", "a", "1"))
 		first, err := consumer.New(w.config(write))
