@@ -28,6 +28,7 @@ var commands = []command{
 	outboxMode,
 	statusShow,
 	replayCheck,
+	auditTopic,
 	version,
 }
 

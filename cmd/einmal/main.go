@@ -40,7 +40,7 @@ type environment struct {
 const (
 	exitOK    = 0
 	exitNo    = 1
-	exitUsage = 2
+	exitUsage = 2 // and that of a command that could not look
 )
 
 // errNo is the error of a command that has said by itself that the answer is no.
@@ -57,10 +57,11 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 func run(ctx context.Context, env *environment, args []string) int {
 	err := dispatch(ctx, env, args)
 	var usage *usageError
+	var unable *unableError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitOK
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &unable):
 		fmt.Fprintf(env.stderr, "einmal: %v\n", err)
 		return exitUsage
 	case !errors.Is(err, errNo):

@@ -35,6 +35,7 @@ var table = map[string]allowed{
 	"consumer":               {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/redact", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore"}},
 	"middleware":             {module: []string{"consumer", "internal/turn", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
+	"audit":                  {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/sqltable", "internal/topicwindow"}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
@@ -114,7 +115,7 @@ var table = map[string]allowed{
 	// what tests and the demo share knows nothing of what they test and show
 	// the binary for operators
 	"cmd/einmal": {
-		module: []string{"schema", "consumer", "deadletter", "deadletter/sqldeadletter", "internal/redact", "dedupstore", "dedupstore/sqlstore", "forward", "internal/topicwindow", "outbox", "outbox/sqloutbox", "status"},
+		module: []string{"audit", "middleware", "schema", "consumer", "deadletter", "deadletter/sqldeadletter", "internal/redact", "dedupstore", "dedupstore/sqlstore", "forward", "internal/topicwindow", "outbox", "outbox/sqloutbox", "status"},
 		others: []string{pgx, "modernc.org/sqlite"},
 	},
 

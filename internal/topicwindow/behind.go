@@ -57,3 +57,6 @@ func Undecodable(err error) bool {
 	}
 	return true
 }
+
+// OutOfRange reports whether an error of Read says that what was to be read is not in the log any more.
+func OutOfRange(err error) bool { return errors.Is(err, sarama.ErrOffsetOutOfRange) }

@@ -1,0 +1,9 @@
+package audit_test
+
+import (
+	"testing"
+
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+)
+
+func TestMain(m *testing.M) { serverstest.Main(m) }

@@ -1,0 +1,203 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/internal/topicwindow"
+)
+
+// readAtOnce is how many partitions are read side by side. Each holds a fetch of 1 MiB.
+const readAtOnce = 3
+
+// log is the topic, and what the group has committed of it.
+type log struct {
+	reader     *topicwindow.Reader
+	committed  map[int32]int64
+	partitions []*Partition
+}
+
+// openLog looks at the committed offsets before it looks at anything else.
+func openLog(ctx context.Context, cluster *topicwindow.Cluster, cfg *Config) (*log, error) {
+	reader, err := cluster.Topic(cfg.Topic)
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := reader.Partitions()
+	if err != nil {
+		return nil, err
+	}
+	l := &log{reader: reader}
+	if l.committed, err = cluster.Committed(cfg.Group, cfg.Topic, numbers); err != nil {
+		return nil, err
+	}
+	if len(l.committed) == 0 {
+		return nil, fmt.Errorf("the group %q has committed no offset of the topic %q: check both names", cfg.Group, cfg.Topic)
+	}
+	ranges, err := reader.Windows(ctx, numbers, cfg.From, cfg.To, cfg.offsets())
+	if err != nil {
+		return nil, err
+	}
+	for _, rg := range ranges {
+		whole, err := reader.Log(ctx, rg.Partition)
+		if err != nil {
+			return nil, err
+		}
+		committed, ok := l.committed[rg.Partition]
+		if !ok {
+			committed = -1
+		}
+		l.partitions = append(l.partitions, &Partition{Partition: rg.Partition, From: rg.From, To: rg.To, Committed: committed, End: whole.To})
+	}
+	return l, nil
+}
+
+// window reads the messages of the window.
+func (l *log) window(ctx context.Context, a *audit) error {
+	var total int64
+	for _, p := range l.partitions {
+		total += p.To - p.From
+	}
+	a.step("messages", total)
+	return l.each(ctx, func(ctx context.Context, p *Partition) error {
+		rg := topicwindow.Range{Partition: p.Partition, From: p.From, To: p.To}
+		at, err := l.read(ctx, rg, a.unreadable, func(rec *topicwindow.Record) error {
+			p.Messages++
+			f := a.messageFact(rec)
+			return a.add(ctx, &f)
+		})
+		p.To, p.Unread = at, rg.To-at
+		return err
+	})
+}
+
+// tail reads what has come behind the window and is not committed: what stands there comes again.
+func (l *log) tail(ctx context.Context, a *audit) error {
+	return l.each(ctx, func(ctx context.Context, p *Partition) error {
+		whole, err := l.reader.Log(ctx, p.Partition)
+		if err != nil {
+			return err
+		}
+		rg := topicwindow.Range{Partition: p.Partition, From: max(p.To+p.Unread, p.Committed, whole.From), To: whole.To}
+		if rg.From >= rg.To {
+			return nil
+		}
+		_, err = l.read(ctx, rg, func(topicwindow.Range, error) {}, func(rec *topicwindow.Record) error {
+			f := a.messageFact(rec)
+			f.kind = factReturns
+			return a.add(ctx, &f)
+		})
+		return err
+	})
+}
+
+// each calls f for the partitions, a few at once. The first error ends all.
+func (l *log) each(ctx context.Context, f func(ctx context.Context, p *Partition) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	places := make(chan struct{}, readAtOnce)
+	var running sync.WaitGroup
+	for _, p := range l.partitions {
+		running.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			if err := f(ctx, p); err != nil {
+				stop(err) // the first cause stays
+			}
+		})
+	}
+	running.Wait()
+	return context.Cause(ctx)
+}
+
+// read reads a range. What cannot be decoded ends it, and is told. What the retention has deleted meanwhile is passed over.
+func (l *log) read(ctx context.Context, rg topicwindow.Range, unreadable func(topicwindow.Range, error), each func(*topicwindow.Record) error) (int64, error) {
+	for {
+		var failed error // in each, which is not to be taken for one of the topic
+		at, err := l.reader.Read(ctx, rg, func(rec *topicwindow.Record) error {
+			failed = each(rec)
+			return failed
+		})
+		rg.From = at
+		switch {
+		case err == nil, failed != nil, ctx.Err() != nil:
+			return at, err
+		case topicwindow.OutOfRange(err):
+			whole, err := l.reader.Log(ctx, rg.Partition)
+			if err != nil {
+				return at, err
+			}
+			if whole.From <= at || whole.From >= rg.To {
+				return max(at, min(whole.From, rg.To)), nil
+			}
+			rg.From = whole.From
+		case topicwindow.Undecodable(errors.Unwrap(err)):
+			unreadable(rg, errors.Unwrap(err))
+			return at, nil
+		default:
+			return at, err
+		}
+	}
+}
+
+// messageFact is what the window has to say of an id.
+func (a *audit) messageFact(rec *topicwindow.Record) fact {
+	msg := a.message(rec)
+	f := fact{kind: factMessage, partition: rec.Partition, offset: rec.Offset, millis: rec.Timestamp.UnixMilli(), value: valueHash(rec)}
+	if rec.Timestamp.IsZero() || f.millis < 0 {
+		f.millis, f.flags = 0, flagUntimed
+	}
+	id, err := a.cfg.EventID(msg)
+	if err != nil || !a.tables.takes(id) {
+		id = a.place(msg)
+		f.flags |= flagNoID
+	}
+	f.id = a.tables.canonical(id)
+	if a.cfg.Foreign != nil && a.cfg.Foreign(msg) {
+		f.flags |= flagForeign
+	}
+	return f
+}
+
+// place is the id of a dead letter of a message without one.
+func (a *audit) place(msg *consumer.Message) string {
+	if id, ok := deadletter.PlaceUUID(msg); ok && a.tables.uuid {
+		return id
+	}
+	return deadletter.Place(msg)
+}
+
+func (a *audit) message(rec *topicwindow.Record) *consumer.Message {
+	m := &consumer.Message{
+		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Key: rec.Key, Value: rec.Value, Timestamp: rec.Timestamp,
+		TopicID: a.log.reader.TopicID(), Group: a.cfg.Group, Consumer: a.cfg.Consumer,
+	}
+	for _, h := range rec.Headers {
+		m.Headers = append(m.Headers, consumer.Header{Key: string(h.Key), Value: h.Value})
+	}
+	return m
+}
+
+// values reads the messages of the examples again.
+func (l *log) values(ctx context.Context, report *Report) error {
+	for _, found := range report.Found {
+		for _, e := range found.Examples {
+			for i := range e.Places {
+				p := &e.Places[i]
+				rg := topicwindow.Range{Partition: p.Partition, From: p.Offset, To: p.Offset + 1}
+				_, err := l.read(ctx, rg, func(topicwindow.Range, error) {}, func(rec *topicwindow.Record) error {
+					p.Key, p.Value = rec.Key, rec.Value
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
