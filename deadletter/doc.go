@@ -12,5 +12,12 @@
 // The record in processed_event stands for what became of the event: first for the row in dead_message, and once that was redriven
 // for the effect. It must therefore be kept for as long as the dead letter is, and as long as the message can be delivered again.
 //
+//	dead := pgxdeadletter.New(pool, nil)
+//	chain := middleware.Standard(store, &middleware.StandardConfig[pgx.Tx]{DeadLetters: dead})
+//	...
+//	report, err := deadletter.Redrive(ctx, store, dead, consumer.JSONTx(charge), &deadletter.RedriveConfig{
+//		Filter: deadletter.Filter{Consumer: "billing-service/orders.confirmed"},
+//	})
+//
 // Tables are packages of their own: pgxdeadletter, sqldeadletter and bundeadletter.
 package deadletter

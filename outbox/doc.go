@@ -3,6 +3,14 @@
 //
 //	order + event in one transaction ▸ outbox_event ▸ Relay ▸ Kafka ▸ einmal's consumer, which knows the event's id
 //
+// A handler, or whoever has a transaction, writes the event in it; a relay sends it:
+//
+//	events := pgxoutbox.NewWriter(nil)
+//	err := events.Write(ctx, tx, outbox.Event{Topic: "orders.confirmed", Key: []byte(orderID), Value: body})
+//
+//	relay, err := outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(pool), Brokers: brokers})
+//	err = relay.Run(ctx)
+//
 // Packages pgxoutbox, sqloutbox and bunoutbox have the writers. A Relay, in the service or beside it, in any number of processes,
 // sends what they wrote. The document docs/outbox.md says how it works, and what it does not promise.
 package outbox
