@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	sortBytes  = 64 << 20 // that are sorted in memory; what is more goes to files
+	sortBytes  = 48 << 20 // that are sorted in memory; what is more goes to files
 	mergeBytes = 64 << 10 // that are read ahead in each file
 )
 
@@ -26,7 +26,9 @@ type sorter struct {
 	runs  []*os.File
 }
 
-func newSorter(dir string, limit int) *sorter { return &sorter{dir: dir, limit: limit} }
+func newSorter(dir string, limit int) *sorter {
+	return &sorter{dir: dir, limit: limit, arena: make([]byte, 0, limit)} // one that grows would leave as much behind
+}
 
 // add takes a fact.
 func (s *sorter) add(f *fact) error {
