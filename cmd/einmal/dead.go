@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/deadletter/sqldeadletter"
+	"github.com/einmal-go/einmal/internal/redact"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -166,12 +166,7 @@ func showDead(to io.Writer, rec *deadletter.Record) error {
 
 // plain keeps what was edited into a row away from the terminal.
 func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, text)
+	return redact.Line(text)
 }
 
 // deadFacts is a dead letter in JSON, without the message.

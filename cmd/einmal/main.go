@@ -20,6 +20,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 func main() {
@@ -43,6 +45,9 @@ const (
 	exitUsage = 2 // and that of a command that could not look
 )
 
+// maxErrorText is how much of an error is printed, in bytes.
+const maxErrorText = 16 << 10
+
 // errNo is the error of a command that has said by itself that the answer is no.
 var errNo = errors.New("no")
 
@@ -65,7 +70,7 @@ func run(ctx context.Context, env *environment, args []string) int {
 		fmt.Fprintf(env.stderr, "einmal: %v\n", err)
 		return exitUsage
 	case !errors.Is(err, errNo):
-		fmt.Fprintf(env.stderr, "einmal: %v\n", err)
+		fmt.Fprintf(env.stderr, "einmal: %s\n", redact.Lines(redact.Text(err.Error(), maxErrorText)))
 	}
 	return exitNo
 }

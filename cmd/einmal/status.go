@@ -87,6 +87,17 @@ func where(at *url.URL) string {
 	return (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
 }
 
+// statusClient follows no redirect to another host or port: whoever is there would get the token.
+var statusClient = &http.Client{CheckRedirect: func(req *http.Request, via []*http.Request) error {
+	if first := via[0].URL; req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+		return fmt.Errorf("it redirects to %s, which gets no user and no token: if that is right, name it instead", where(req.URL))
+	}
+	if len(via) >= 10 {
+		return errors.New("it redirects without an end")
+	}
+	return nil
+}}
+
 // getStatus asks for the status. Its errors name the URL without its password, and say what to look at.
 func getStatus(ctx context.Context, at *url.URL, token string, timeout time.Duration) ([]byte, error) {
 	where := where(at)
@@ -98,7 +109,7 @@ func getStatus(ctx context.Context, at *url.URL, token string, timeout time.Dura
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := http.DefaultClient.Do(req) //nolint:gosec // the operator says where to ask
+	res, err := statusClient.Do(req) //nolint:gosec // the operator says where to ask
 	if err != nil {
 		return nil, unanswered(ctx, where, timeout, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // print shows the report as a table. What comes from the service is kept from the terminal's control.
@@ -139,12 +141,17 @@ func printOwn(b *bytes.Buffer, value json.RawMessage) {
 
 // printStatusJSON has the service's report as it came.
 func printStatusJSON(to io.Writer, report json.RawMessage, problems []string) error {
-	encoder := json.NewEncoder(to)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(struct {
+	err := encoder.Encode(struct {
 		Healthy  bool            `json:"healthy"`
 		Problems []string        `json:"problems"`
 		Report   json.RawMessage `json:"report"`
 	}{len(problems) == 0, append([]string{}, problems...), report})
+	if err == nil {
+		_, err = to.Write(redact.JSON(b.Bytes()))
+	}
+	return err
 }

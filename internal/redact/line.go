@@ -20,6 +20,15 @@ func Line(text string) string {
 	}, text)
 }
 
+// Lines is Line, for a text of several lines.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Line(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // moves reports whether a terminal does something else with r than show it.
 func moves(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == utf8.RuneError
