@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,29 +20,53 @@ import (
 //
 // Further choices of E: a map, a slice and any get what encoding/json makes of the value, never null or a tombstone.
 // json.RawMessage gets a copy of the text, null included, after a check that it is JSON. []byte is a JSON string in base64,
-// as everywhere in encoding/json: for the bytes themselves write a Handler. Unknown fields are ignored.
+// as everywhere in encoding/json: for the bytes themselves write a Handler.
+//
+// Fields that E does not have are ignored, so that a producer may add some while consumers run: see StrictJSON for the opposite. What
+// must not be missing says so itself, in E or in any struct within it, and a value without it, or with null in its place, is refused:
+//
+//	type OrderConfirmed struct {
+//		ID    string `json:"id" einmal:"required"`
+//		Cents int64  `json:"cents" einmal:"required"`
+//	}
+//
+// An envelope of which E is the inside is refused too, since encoding/json would make an event of it in which all that matters is zero: an
+// object that has fields, but none that E has, as that of Kafka Connect with schemas.enable=true (see ConnectJSON), and a CloudEvent in
+// structured mode (see ParseCloudEvent), unless E has one of the fields specversion, data, data_base64.
 //
 // JSON(nil) is nil, which New refuses as a topic without a handler.
 func JSON[E any](fn func(ctx context.Context, event E) error) Handler {
 	if fn == nil {
 		return nil
 	}
-	decode := jsonDecoder[E]()
+	return Decode(plainJSON[E], fn)
+}
+
+// JSONTx is JSON for a function that works inside a transaction. JSONTx(nil) is nil, which middleware.Dedup refuses.
+func JSONTx[Tx, E any](fn func(ctx context.Context, tx Tx, event E) error) TxHandler[Tx] {
+	return DecodeTx(plainJSON[E], fn)
+}
+
+// Decode is DecodeTx for a function that has no transaction. Decode is nil if one of its arguments is, which New refuses.
+func Decode[E any](decode func(*Message) (E, error), fn func(ctx context.Context, event E) error) Handler {
+	if decode == nil || fn == nil {
+		return nil
+	}
 	return HandlerFunc(func(ctx context.Context, msg *Message) error {
 		event, err := decode(msg)
 		if err != nil {
-			return asPermanent(err)
+			return asPermanent(&undecodable{err})
 		}
 		return fn(ctx, event)
 	})
 }
 
-// JSONTx is JSON for a function that works inside a transaction. JSONTx(nil) is nil, which middleware.Dedup refuses.
-func JSONTx[Tx, E any](fn func(ctx context.Context, tx Tx, event E) error) TxHandler[Tx] {
-	return DecodeTx(jsonDecoder[E](), fn)
-}
-
-// DecodeTx returns a TxHandler that decodes the message and calls fn with the event, for formats other than JSON.
+// DecodeTx returns a TxHandler that decodes the message and calls fn with the event, for what JSONTx does not read:
+//
+//	consumer.DecodeTx(consumer.StrictJSON, charge)      // JSON without unknown fields
+//	consumer.DecodeTx(consumer.ParseCloudEvent, charge) // charge gets a consumer.CloudEvent[OrderConfirmed]
+//	consumer.DecodeTx(consumer.ConnectJSON, charge)     // the payload of Kafka Connect's envelope
+//	consumer.DecodeTx(yours, charge)                    // func(*consumer.Message) (OrderConfirmed, error)
 //
 // An error of decode is permanent, because the same bytes give the same error, unless it is a RetryAfter: decode returns one
 // when the cause may go away, as when a schema registry cannot be reached. The error's text must not contain the payload.
@@ -117,30 +140,6 @@ func (e *DecodeError) Is(target error) bool { return target == ErrUndecodable }
 // Unwrap returns Err. Its text may contain parts of the value: do not log it where those must not appear.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// jsonDecoder returns the decoder of JSON and JSONTx. What depends only on the type is worked out once.
-func jsonDecoder[E any]() func(*Message) (E, error) {
-	typ := reflect.TypeFor[E]()
-	pointer := typ.Kind() == reflect.Pointer
-	refusesNull := !pointer && typ != reflect.TypeFor[json.RawMessage]()
-	return func(msg *Message) (event E, err error) {
-		switch {
-		case msg.Value == nil && pointer:
-			return event, nil
-		case msg.Value == nil:
-			return event, &DecodeError{Type: typ.String(), Err: ErrTombstone, reason: ErrTombstone.Error()}
-		case refusesNull && isNull(msg.Value):
-			return event, &DecodeError{Type: typ.String(), reason: "the value is the JSON literal null, and only an event that is a pointer may be null"}
-		}
-		if err := json.Unmarshal(msg.Value, &event); err != nil {
-			var zero E
-			return zero, newDecodeError(typ, len(msg.Value), err)
-		}
-		return event, nil
-	}
-}
-
-func isNull(value []byte) bool { return string(bytes.Trim(value, " \t\r\n")) == "null" }
-
 // newDecodeError describes err, an error of encoding/json or of a method that it called, without repeating its text: that
 // holds literals, characters and map keys of the value.
 func newDecodeError(typ reflect.Type, size int, err error) *DecodeError {
@@ -150,6 +149,8 @@ func newDecodeError(typ reflect.Type, size int, err error) *DecodeError {
 		kind   *json.UnmarshalTypeError
 	)
 	switch {
+	case errors.Is(err, errUnknownField):
+		e.reason = "the value has a field that the event does not have"
 	case size == 0:
 		e.reason = "the value is empty, which is not JSON"
 	case errors.As(err, &syntax):
@@ -198,7 +199,10 @@ func safePath(typ reflect.Type, path string) string {
 			parts[i] = "*"
 		}
 	}
-	path = strings.Join(parts, ".")
+	return cutPath(strings.Join(parts, "."))
+}
+
+func cutPath(path string) string {
 	if len(path) > maxPath {
 		path = strings.ToValidUTF8(path[:maxPath], "") + "..."
 	}

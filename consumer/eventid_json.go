@@ -65,42 +65,57 @@ var (
 
 // jsonFields returns the values of fields of a JSON object, each of which must be there once.
 func jsonFields(object []byte, names ...string) ([]json.RawMessage, error) {
-	if object == nil {
-		return nil, errTombstone
-	}
-	dec := json.NewDecoder(bytes.NewReader(object))
-	if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
-		return nil, errNoObject
-	}
 	found := make([]json.RawMessage, len(names))
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, errNotJSON
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, errNotJSON
-		}
-		i := slices.IndexFunc(names, func(n string) bool { return name == n })
+	err := eachField(object, func(name string, value json.RawMessage) error {
+		i := slices.Index(names, name)
 		switch {
 		case i < 0:
 		case found[i] != nil:
-			return nil, errTwice
+			return errTwice
 		default:
 			found[i] = value
 		}
-	}
-	if _, err := dec.Token(); err != nil { // the closing brace
-		return nil, errNotJSON
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errNotJSON
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if slices.ContainsFunc(found, func(v json.RawMessage) bool { return v == nil }) {
 		return nil, errMissing
 	}
 	return found, nil
+}
+
+// eachField shows the fields of a JSON object, in their order.
+func eachField(object []byte, show func(name string, value json.RawMessage) error) error {
+	if object == nil {
+		return errTombstone
+	}
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
+		return errNoObject
+	}
+	for dec.More() {
+		token, err := dec.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return errNotJSON
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return errNotJSON
+		}
+		if err := show(name, value); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil { // the closing brace
+		return errNotJSON
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errNotJSON
+	}
+	return nil
 }
 
 // jsonString decodes a string that is not empty. encoding/json makes the replacement character of whatever is not Unicode, so
