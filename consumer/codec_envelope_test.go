@@ -21,8 +21,8 @@ type orderConfirmed struct {
 
 // tagged is the event of the README.
 type tagged struct {
-	ID    string `json:"id" einmal:"required"`
-	Cents int64  `json:"cents" einmal:"required"`
+	ID    string `einmal:"required" json:"id"`
+	Cents int64  `einmal:"required" json:"cents"`
 }
 
 const (
@@ -144,16 +144,16 @@ func TestJSONReadsWhatTheEventKnows(t *testing.T) {
 
 type (
 	base struct {
-		Tenant string `json:"tenant" einmal:"required"`
+		Tenant string `einmal:"required" json:"tenant"`
 	}
 	item struct {
-		SKU string `json:"sku" einmal:"required"`
+		SKU string `einmal:"required" json:"sku"`
 	}
 	basket struct {
 		base
 		Items  []item          `json:"items"`
 		ByName map[string]item `json:"by_name"`
-		Gift   *item           `json:"gift" einmal:"required"`
+		Gift   *item           `einmal:"required" json:"gift"`
 		At     time.Time       `json:"at"`
 		Parent *basket         `json:"parent"`
 	}
@@ -197,11 +197,11 @@ func TestRequiredFields(t *testing.T) {
 func TestMistakenTagsHoldMessages(t *testing.T) {
 	t.Parallel()
 	type typo struct {
-		ID string `json:"id" einmal:"requird"`
+		ID string `einmal:"requird" json:"id"`
 	}
 	type within struct{ List []*typo }
 	type hidden struct {
-		ID string `json:"-" einmal:"required"`
+		ID string `einmal:"required" json:"-"`
 	}
 	check := func(err error, want string) {
 		t.Helper()
@@ -367,7 +367,7 @@ func TestParseCloudEventRefuses(t *testing.T) {
 	}{
 		{message(with("id", "")), "neither headers ce_*"},
 		{message(cloudEvent), "neither headers ce_*"}, // nothing says that it is one
-		{message("[" + cloudEvent + "]", "content-type", "application/cloudevents-batch+json"), "batch"},
+		{message("["+cloudEvent+"]", "content-type", "application/cloudevents-batch+json"), "batch"},
 		{message(cloudEvent, "content-type", "application/cloudevents+avro"), "application/cloudevents+json only"},
 		{message(`{"id":"o1","cents":5}`, "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t"), "specversion is missing"},
 		{message(`{"id":"o1","cents":5}`, "ce_specversion", "0.3", "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t"), "specversion is not 1.0"},

@@ -131,7 +131,7 @@ func envelope(typ reflect.Type, value []byte, event reflect.Value) string {
 		return nil
 	})
 	switch {
-	case cloudEvent && names["specversion"] && names["id"] && names["source"] && names["type"]:
+	case cloudEvent && isStructured(names):
 		return isCloudEvent
 	case len(names) == 0 || !event.IsZero() || knowsOne(typ, names):
 		return ""
@@ -140,6 +140,10 @@ func envelope(typ reflect.Type, value []byte, event reflect.Value) string {
 	default:
 		return isEnvelope
 	}
+}
+
+func isStructured(names map[string]bool) bool {
+	return names["specversion"] && names["id"] && names["source"] && names["type"]
 }
 
 func isConnect(names map[string]bool) bool {

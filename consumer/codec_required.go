@@ -24,7 +24,8 @@ var eventFields sync.Map // of types of structs: []eventField
 // fieldsOf returns the fields of a struct that JSON can set, those of embedded structs among them.
 func fieldsOf(typ reflect.Type) []eventField {
 	if known, ok := eventFields.Load(typ); ok {
-		return known.([]eventField)
+		fields, _ := known.([]eventField)
+		return fields
 	}
 	fields := collectFields(typ, map[reflect.Type]bool{})
 	eventFields.Store(typ, fields)
@@ -47,19 +48,25 @@ func collectFields(typ reflect.Type, seen map[reflect.Type]bool) (fields []event
 		if name == "" {
 			name = f.Name
 		}
-		unseen := json == "-" || !f.IsExported()
-		var mistake string
-		switch {
-		case required && tag != "required":
-			mistake = fmt.Sprintf(`has the tag einmal:%q: the only one is einmal:"required"`, tag)
-		case required && unseen:
-			mistake = `has the tag einmal:"required", but encoding/json never sets it: export the field, or remove the tag`
-		case unseen:
-			continue
+		if unseen := json == "-" || !f.IsExported(); required {
+			fields = append(fields, eventField{name: name, typ: f.Type, required: true, mistake: mistakeOf(tag, unseen)})
+		} else if !unseen {
+			fields = append(fields, eventField{name: name, typ: f.Type})
 		}
-		fields = append(fields, eventField{name: name, typ: f.Type, required: required, mistake: mistake})
 	}
 	return fields
+}
+
+// mistakeOf says what is wrong with a tag of einmal's.
+func mistakeOf(tag string, unseen bool) string {
+	switch {
+	case tag != "required":
+		return fmt.Sprintf(`has the tag einmal:%q: the only one is einmal:"required"`, tag)
+	case unseen:
+		return `has the tag einmal:"required", but encoding/json never sets it: export the field, or remove the tag`
+	default:
+		return ""
+	}
 }
 
 func embedded(typ reflect.Type) reflect.Type {
@@ -90,7 +97,8 @@ var typeDemands sync.Map // of types: demands
 
 func demandsOf(typ reflect.Type) demands {
 	if known, ok := typeDemands.Load(typ); ok {
-		return known.(demands)
+		d, _ := known.(demands)
+		return d
 	}
 	var d demands
 	d.add(typ, map[reflect.Type]bool{})
@@ -148,12 +156,11 @@ type search struct {
 
 // value reads the next value, and reports whether it is something else than null.
 func (s *search) value(typ reflect.Type) bool {
-	for typ.Kind() == reflect.Pointer && !opaque(typ) {
-		typ = typ.Elem()
+	if !demandsOf(typ).required {
+		return s.skip()
 	}
-	if opaque(typ) || !demandsOf(typ).required {
-		var skipped json.RawMessage
-		return s.dec.Decode(&skipped) == nil && !isNull(skipped)
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
 	}
 	begin, err := s.dec.Token()
 	if err != nil || begin == nil {
@@ -180,6 +187,12 @@ func (s *search) value(typ reflect.Type) bool {
 	return true
 }
 
+// skip reads the next value, as value does, and looks for nothing in it.
+func (s *search) skip() bool {
+	var skipped json.RawMessage
+	return s.dec.Decode(&skipped) == nil && !isNull(skipped)
+}
+
 func (s *search) more() bool { return s.missing == "" && s.dec.More() }
 
 func (s *search) inside(name string, typ reflect.Type) bool {
@@ -198,8 +211,7 @@ func (s *search) object(fields []eventField) {
 		if f := fieldNamed(fields, name); f != nil {
 			found[f.name] = s.inside(f.name, f.typ)
 		} else {
-			var skipped json.RawMessage
-			_ = s.dec.Decode(&skipped)
+			s.skip()
 		}
 	}
 	if s.missing != "" {
