@@ -34,16 +34,17 @@ func (d *dialect) writeSQL(table string) string {
 
 // described are the columns that a list shows, contents those with the message itself, in the orders of scan.
 var (
-	described = "id, consumer_id, event_id, group_id, topic, topic_id, partition, kafka_offset, message_time, size, left_out, " +
-		"kind, error_type, error, attempts, first_attempt, died_at, einmal_version, trace_id, redrives, redrive_error"
+	described = "id, consumer_id, event_id, group_id, topic, topic_id, partition, kafka_offset, %s, size, left_out, " +
+		"kind, error_type, error, attempts, %s, %s, einmal_version, trace_id, redrives, redrive_error"
 	contents = "key, value, key is not null, value is not null, headers"
 )
 
 func (d *dialect) columns(full bool) string {
+	columns := fmt.Sprintf(described, d.moment("message_time"), d.moment("first_attempt"), d.moment("died_at"))
 	if !full {
-		return described
+		return columns
 	}
-	return described + ", " + contents + d.text
+	return columns + ", " + contents + d.text
 }
 
 // scan reads one row of columns(full).

@@ -33,6 +33,7 @@ type dialect struct {
 	text   string // behind a column of JSON that is read as a text
 	now    string
 	time   func(t time.Time) any
+	moment func(column string) string // a column of times, in a form that readTime takes
 }
 
 var dialects = map[schema.Dialect]*dialect{
@@ -40,11 +41,15 @@ var dialects = map[schema.Dialect]*dialect{
 		name: schema.Postgres, mark: "$", skip: " for update skip locked", chosen: "id = any(array(%s))", json: "::jsonb", text: "::text",
 		now:  "clock_timestamp()",
 		time: func(t time.Time) any { return t },
+		moment: func(column string) string { // not as the session's DateStyle and TimeZone have it, which drivers cannot read
+			return `to_char(` + column + ` at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+		},
 	},
 	schema.SQLite: {
 		name: schema.SQLite, mark: "?", chosen: "id in (%s)",
-		now:  "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-		time: func(t time.Time) any { return t.UTC().Format(sqliteTime) },
+		now:    "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+		time:   func(t time.Time) any { return t.UTC().Format(sqliteTime) },
+		moment: func(column string) string { return column },
 	},
 }
 
