@@ -138,7 +138,7 @@ in_japanese() {
 	done
 	# shellcheck source=/dev/null
 	. "$work/foreign.env"
-	go test -count=1 -skip "$in_japanese_not" ./dedupstore/... ./deadletter/... ./idempotency/... ./janitor ./schema || rc=$?
+	go test -count=1 -skip "$in_japanese_not" ./dedupstore/*store ./dedupstore/internal/record ./deadletter/... ./idempotency/... ./janitor ./schema || rc=$?
 	sed 's/^servers: /started /' "$log/foreign.log" >"$work/served"
 	kill -TERM "$pid" && wait "$pid" || true
 	return "$rc"
