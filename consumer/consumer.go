@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/IBM/sarama"
 
@@ -61,6 +62,9 @@ type Consumer struct {
 
 	sessionTotals sessionTotals
 	unread        unreads
+	outages       outages
+	lines         lineLimit
+	starting      atomic.Pointer[waits]
 
 	abort     chan struct{} // closed by Abort
 	abortOnce sync.Once

@@ -3,7 +3,6 @@ package consumer
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 )
@@ -21,7 +20,7 @@ func (cl *claim) end(budget time.Duration) {
 	cl.stop()
 	defer cl.cancel(errDrainOver)
 	if !cl.drained(budget) {
-		cl.run.log.Warn("einmal: the time to drain is over, handlers are cancelled", cl.attrs(slog.Duration("budget", budget))...)
+		cl.run.log.Warn("einmal: the time to drain is over, handlers are cancelled", cl.attrs(seconds("budget", budget))...)
 		cl.topic.totals.count(func(t *TopicTotals) { t.DrainsCut++ })
 		cl.cancel(errDrainOver)
 		if !waitFor(cl.idle, cancelGrace) {

@@ -211,7 +211,7 @@ func (cl *claim) heldBack(readable, newest int64) {
 	cl.mu.Unlock()
 	if tell {
 		cl.run.log.Warn("einmal: a producer's transaction stays open, the messages behind it wait for its end",
-			cl.attrs(slog.Int64(attrOffset, readable), slog.Duration("open", time.Since(since)))...)
+			cl.attrs(slog.Int64(attrOffset, readable), seconds("open", time.Since(since)))...)
 	}
 }
 

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"regexp"
@@ -18,9 +19,20 @@ const (
 	attrPartition = "messaging.destination.partition.id" // a string
 	attrOffset    = "messaging.kafka.offset"
 	attrAttempt   = "einmal.attempt"
-	attrDelay     = "einmal.delay" // seconds
+	attrDelay     = "einmal.delay_seconds"
 	attrStack     = "exception.stacktrace"
+
+	attrErrorType  = "error.type"
+	attrSuppressed = "einmal.suppressed" // lines that were left out
 )
+
+// noContext is for lines that belong to no call.
+var noContext = context.Background() //nolint:gochecknoglobals // the empty one
+
+// seconds is a duration, with its unit in its name: slog writes one as nanoseconds or as text, by the handler.
+func seconds(name string, d time.Duration) slog.Attr {
+	return slog.Float64(name+"_seconds", d.Seconds())
+}
 
 func partitionAttr(partition int32) slog.Attr {
 	return slog.String(attrPartition, strconv.Itoa(int(partition)))
@@ -31,6 +43,7 @@ func partitionAttr(partition int32) slog.Attr {
 type brokerErrors struct {
 	log   *slog.Logger
 	every time.Duration
+	away  func(error) // told of those that say that a broker is away, if it is not nil
 
 	mu   sync.Mutex
 	last map[string]*repeated
@@ -44,10 +57,13 @@ type repeated struct {
 const maxTexts = 100 // beyond it all counts start again
 
 func newBrokerErrors(log *slog.Logger) *brokerErrors {
-	return &brokerErrors{log: log, every: 10 * time.Second, last: map[string]*repeated{}}
+	return &brokerErrors{log: log, every: outageReminder, last: map[string]*repeated{}}
 }
 
 func (b *brokerErrors) warn(err error) {
+	if b.away != nil && brokersAway(err) {
+		b.away(err)
+	}
 	text := gist(err)
 	b.mu.Lock()
 	defer b.mu.Unlock()

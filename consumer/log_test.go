@@ -42,6 +42,7 @@ func TestBrokerErrorsAreCountedNotRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		errs, b := newLogged()
+		errs.every = 10 * time.Second
 		refused, reset := errors.New("connection refused"), errors.New("connection reset")
 		for range 100 { // 9.9 s
 			errs.warn(refused)

@@ -58,6 +58,7 @@ func (r *running) member() error {
 		return err
 	}
 	m := &membership{running: r, group: group, reader: make(chan struct{}), errors: newBrokerErrors(r.log)}
+	m.errors.away = r.brokersFailed
 	r.strategy.onAssignment(m.assigned)
 	defer r.strategy.onAssignment(nil)
 	m.ctx, m.leave = context.WithCancelCause(r.ctx)
@@ -102,11 +103,12 @@ func (m *membership) sessions() error {
 			return fatal
 		}
 		if err != nil {
-			attrs := []any{slog.Any("error", err)}
+			var attrs []any
 			if why := m.client.why(); why != nil {
 				attrs = append(attrs, slog.Any("coordinator", why)) // the error says no more than that there is none
+				err = fmt.Errorf("%w: %w", err, why)
 			}
-			m.log.Warn("einmal: joining or leaving the group failed, trying again", attrs...)
+			m.outages.failed(m.log, NeedCoordinator, "", err, attrs...)
 			m.change(Left, Running) // until the next assignment
 		}
 		short = m.countShort(short, err)

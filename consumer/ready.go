@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,7 @@ func (c *Consumer) Ready() bool { return c.Status().NotReady == "" }
 // notReady returns why the Consumer is not ready, or "".
 func (s Status) notReady(now time.Time, stall time.Duration) string {
 	if s.Phase != Running {
-		return string(s.Phase)
+		return string(s.Phase) + s.without(NeedCoordinator)
 	}
 	for _, u := range s.Unread {
 		if unread := now.Sub(u.Since); u.Partition < 0 || unread > stall {
@@ -39,4 +40,26 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 		}
 	}
 	return ""
+}
+
+// without says why a need is not met, after a phase, or is "".
+func (s Status) without(need Need) string {
+	for _, d := range s.Degraded {
+		if d.Need == need && (s.Phase == Starting || s.Phase == Left) {
+			return fmt.Sprintf(": no %s since %s: %v", need, d.Since.UTC().Format(time.RFC3339), d.Err)
+		}
+	}
+	return ""
+}
+
+// degraded says what the Consumer is without, or "".
+func (s Status) degraded() string {
+	if len(s.Degraded) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, d := range s.Degraded {
+		texts = append(texts, fmt.Sprintf("%s (%s) since %s", d.Need, d.ErrorType, d.Since.UTC().Format(time.RFC3339)))
+	}
+	return "degraded: " + strings.Join(texts, ", ")
 }

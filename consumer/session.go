@@ -51,6 +51,7 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	s.watching.Go(func() { s.watchEnds(sess.Context()) })
 	s.watching.Go(func() { s.watchCommits(sess.Context()) })
 	s.askAgain(sess)
+	s.outages.met(NeedCoordinator)
 	s.change(Running, Starting, Left) // when the positions are set: Ready says that nothing from now on is missed
 	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
 	return nil

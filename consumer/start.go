@@ -40,6 +40,8 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 	defer cancel()
 	s := c.newStarter(slices.Sorted(maps.Keys(c.topics)), cancel)
 	defer s.waits.report(limited)()
+	c.starting.Store(s.waits)
+	defer c.starting.Store(nil)
 	client, err := s.check(limited, s.checkTopics, s.checkGroup)
 	if err == nil {
 		c.checkWindows(limited, client)
@@ -114,6 +116,7 @@ func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done(), log)
+	r.client.errors.away = r.brokersFailed
 	context.AfterFunc(r.ctx, func() {
 		defer close(r.drains)
 		c.draining()
@@ -122,6 +125,7 @@ func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r.unwatch = unwatch
 	r.watcher.Go(func() { r.watch(watching) })
 	r.watcher.Go(func() { r.awaitAbort(watching) })
+	c.logRuns(log)
 	return r
 }
 

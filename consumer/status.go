@@ -26,6 +26,7 @@ type Status struct {
 	NotReady   string            // why Ready is false, empty if it is true
 	Partitions []PartitionStatus // those that this process holds, by topic and partition
 	Unread     []Unread          // topics and partitions that cannot be read because the brokers do not know them, or they have no leader
+	Degraded   []Degraded        // what the Consumer needs and is without, though it may be ready; the longest first
 	Totals     Totals            // since New, by topic
 }
 
@@ -76,7 +77,11 @@ func (c *Consumer) Status() Status {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	s.Unread, s.Totals = c.unread.list(), c.totals()
+	s.Degraded = c.outages.list()
 	s.NotReady = s.notReady(time.Now(), c.cfg.StallTimeout)
+	if w := c.starting.Load(); w != nil && s.Phase == Starting {
+		s.NotReady += w.why()
+	}
 	return s
 }
 

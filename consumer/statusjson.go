@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -8,8 +9,8 @@ import (
 	"github.com/einmal-go/einmal/internal/redact"
 )
 
-// Problem is NotReady, for package status.
-func (s Status) Problem() string { return s.NotReady }
+// Problem is NotReady, or else what the Consumer is without (Degraded), for package status.
+func (s Status) Problem() string { return cmp.Or(s.NotReady, s.degraded()) }
 
 // MarshalJSON writes the fields that docs/status.md lists. Texts of the handlers' errors are left out, since they may repeat a part of
 // a message: errors have a type there, and their texts are in the log.
@@ -20,6 +21,9 @@ func (s Status) MarshalJSON() ([]byte, error) {
 	}
 	for _, p := range s.Partitions {
 		j.Partitions = append(j.Partitions, p.json(now))
+	}
+	for _, d := range s.Degraded {
+		j.Degraded = append(j.Degraded, degradedJSON{d.Need, d.Since.UTC(), d.Failures, d.ErrorType})
 	}
 	for _, u := range s.Unread {
 		j.Unread = append(j.Unread, unreadJSON{u.Topic, known(int64(u.Partition)), u.Since.UTC(), u.Reason})
@@ -35,6 +39,7 @@ type statusJSON struct {
 	NotReady   string          `json:"not_ready,omitempty"`
 	Partitions []partitionJSON `json:"partitions"`
 	Unread     []unreadJSON    `json:"unread,omitempty"`
+	Degraded   []degradedJSON  `json:"degraded,omitempty"`
 	Totals     totalsJSON      `json:"totals"`
 }
 
@@ -44,6 +49,14 @@ type unreadJSON struct {
 	Partition *int64    `json:"partition"`
 	Since     time.Time `json:"since"`
 	Reason    string    `json:"reason"`
+}
+
+// degradedJSON is a Degraded.
+type degradedJSON struct {
+	Need      Need      `json:"need"`
+	Since     time.Time `json:"since"`
+	Failures  int       `json:"failures"`
+	ErrorType string    `json:"error_type"`
 }
 
 // totalsJSON is a Totals.

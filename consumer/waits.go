@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -64,6 +65,16 @@ func (w *waits) report(ctx context.Context) (stop func()) {
 	}
 }
 
+// why says what is waited for, after a phase.
+func (w *waits) why() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(w.open)) {
+		return fmt.Sprintf(": waits for %s: %v", what, w.open[what])
+	}
+	return ""
+}
+
 // ended says what was waited for when the start was ended from outside.
 func (w *waits) ended() { w.say("einmal: the start was ended while it waited", slog.LevelInfo) }
 
@@ -74,6 +85,6 @@ func (w *waits) say(text string, level slog.Level) {
 	w.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(open)) {
 		w.log.Log(context.Background(), level, text, slog.String("for", what), slog.Any("error", open[what]),
-			slog.Duration("waited", time.Since(w.began).Round(100*time.Millisecond)), slog.Duration("limit", w.limit))
+			seconds("waited", time.Since(w.began).Round(100*time.Millisecond)), seconds("limit", w.limit))
 	}
 }

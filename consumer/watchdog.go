@@ -50,6 +50,7 @@ func (r *running) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
+			r.tick(now)
 			for _, cl := range append(r.allClaims(), r.stuckNow()...) {
 				cl.watch(now)
 			}
@@ -61,7 +62,7 @@ func (r *running) watch(ctx context.Context) {
 func (cl *claim) watch(now time.Time) {
 	late, stuck := cl.late(now)
 	for offset, a := range late {
-		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled", cl.attrs(slog.Int64(attrOffset, offset), slog.Duration("limit", cl.topic.limit))...)
+		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled", cl.attrs(slog.Int64(attrOffset, offset), seconds("limit", cl.topic.limit))...)
 		a.ctx.cancel(ErrProcessingLimit)
 	}
 	if stuck {

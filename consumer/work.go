@@ -125,7 +125,11 @@ func (cl *claim) unpark(it *item) {
 
 // judge says what becomes of a message after an attempt: nil if nothing has to be done. It runs without the lock.
 func (cl *claim) judge(it *item, err error) *Failing {
-	if err != nil && context.Cause(&it.current.ctx) == errDrainOver { //nolint:errorlint // this very cause: it was released, see releaseTrain
+	if err == nil {
+		cl.logDone(&it.current.msg)
+		return nil
+	}
+	if context.Cause(&it.current.ctx) == errDrainOver { //nolint:errorlint // this very cause: it was released, see releaseTrain
 		return nil
 	}
 	f := cl.topic.judge(cl.ctx, it.offset, it.history, err)
@@ -137,32 +141,6 @@ func (cl *claim) judge(it *item, err error) *Failing {
 		cl.run.stop(newStopError(&it.current.msg, f.Err))
 	}
 	return f
-}
-
-// logFailed writes the line about a failed attempt, unless a link of the chain has: one failure is one line. That the Consumer stops
-// is a line of its own, without the error that the other one has.
-func (cl *claim) logFailed(f *Failing, msg *Message) {
-	logged := msg.Result.Logged
-	stops := f.RetryAt.IsZero()
-	if logged && !stops {
-		return
-	}
-	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int(attrAttempt, f.Attempts))
-	if !stops {
-		attrs = append(attrs, slog.Float64(attrDelay, f.delay.Seconds()))
-	}
-	if !logged {
-		attrs = append(attrs, slog.String("error", msg.ErrorText(f.Err, maxErrorText)))
-	}
-	_, asked := Delay(f.Err)
-	switch {
-	case stops:
-		cl.run.log.Error("einmal: a message failed, and OnFailure is Stop", attrs...)
-	case asked:
-		cl.run.log.Debug("einmal: a message is parked until its next attempt", attrs...)
-	default:
-		cl.run.log.Warn("einmal: a message failed, what is ordered behind it waits", attrs...)
-	}
 }
 
 // runningItems is the set of items in work.

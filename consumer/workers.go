@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 )
@@ -13,6 +14,8 @@ const DefaultWorkers = 16
 // workers bounds how many messages of a topic this process handles at once, over all its partitions. A worker is a goroutine that
 // holds a place; it moves from message to message and from claim to claim, and ends when nothing is ready.
 type workers struct {
+	total int // places
+
 	contended atomic.Bool // claims are waiting
 
 	mu      sync.Mutex
@@ -28,6 +31,7 @@ func newWorkers(t Topic) *workers {
 			w.free = math.MaxInt // one per partition, which the queue sees to
 		}
 	}
+	w.total = w.free
 	return w
 }
 
@@ -113,4 +117,12 @@ func (w *workers) after(cl *claim, it *item) {
 	if next != nil {
 		w.run(cl, next)
 	}
+}
+
+// String is their number, for the log.
+func (w *workers) String() string {
+	if w.total == math.MaxInt {
+		return "one for each partition"
+	}
+	return strconv.Itoa(w.total)
 }

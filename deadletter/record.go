@@ -6,6 +6,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/version"
 )
 
 // Record is a message that was given up, and why.
@@ -63,7 +64,7 @@ func NewRecord(msg *consumer.Message, key dedupstore.Key) *Record {
 		Consumer: key.Consumer, Event: key.Event,
 		Group: msg.Group, Topic: msg.Topic, Partition: msg.Partition, Offset: msg.Offset, Timestamp: storable(msg.Timestamp),
 		Key: msg.Key, Value: msg.Value, Headers: msg.Headers, Size: size(msg),
-		Attempts: msg.Attempt, FirstAttempt: storable(msg.FirstAttempt), Version: version(),
+		Attempts: msg.Attempt, FirstAttempt: storable(msg.FirstAttempt), Version: version.Of(),
 	}
 	if e := msg.Earlier; e != nil {
 		r.Earlier = true

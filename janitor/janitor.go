@@ -57,7 +57,7 @@ func New(db *sql.DB, d schema.Dialect, cfg Config) (*Janitor, error) {
 		if t.unchecked() {
 			cfg.Logger.Warn("einmal: nobody has compared how long records are kept with the window in which events are taken: an event whose record is deleted takes effect again; "+
 				"set Table.Dedup to the handlers of middleware.Dedup, whose DedupConfig.Window must not be longer than Keep",
-				slog.String("db.collection.name", t.String()), slog.Duration("keep", t.Keep))
+				slog.String("db.collection.name", t.String()), slog.Float64("keep_seconds", t.Keep.Seconds()))
 		}
 		j.tables = append(j.tables, TableStatus{Table: t.String()})
 	}

@@ -65,7 +65,7 @@ func (s *TableStatus) add(r Report) {
 func (r Report) log(log *slog.Logger) {
 	attrs := []any{
 		slog.String("db.collection.name", r.Table), slog.Int64("deleted", r.Deleted), slog.Int("batches", r.Batches),
-		slog.Duration("duration", r.Duration),
+		slog.Float64("duration_seconds", r.Duration.Seconds()),
 	}
 	if len(r.Created) > 0 || len(r.Dropped) > 0 {
 		attrs = append(attrs, slog.Any("created", r.Created), slog.Any("dropped", r.Dropped))

@@ -92,6 +92,9 @@ func (d *dedup[Tx]) Group() int {
 	return 0
 }
 
+// StoreType tells the consumer's first line in the log what it records in.
+func (d *dedup[Tx]) StoreType() string { return fmt.Sprintf("%T", d.store) }
+
 // Validate implements consumer.Validator.
 func (d *dedup[Tx]) Validate([]consumer.Handler) error {
 	d.declare()

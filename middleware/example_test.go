@@ -87,7 +87,7 @@ func ExampleTimeout() {
 // Logging writes a line about each attempt that is worth one.
 func ExampleLogging() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == "einmal.duration" || a.Key == "einmal.delay" {
+		if a.Key == slog.TimeKey || a.Key == "einmal.duration_seconds" || a.Key == "einmal.delay_seconds" {
 			return slog.Attr{} // differ each time
 		}
 		return a

@@ -108,8 +108,8 @@ func TestLoggingLevels(t *testing.T) {
 		if stack, _ := l["exception.stacktrace"].(string); (stack != "") != test.stack || test.stack && !strings.Contains(stack, "recover_test.go") {
 			t.Errorf("%s: stack %q", test.name, stack)
 		}
-		if d, ok := l["einmal.delay"].(float64); test.name == "retry" && (!ok || d != 1.5) {
-			t.Errorf("%s: delay %v", test.name, l["einmal.delay"])
+		if d, ok := l["einmal.delay_seconds"].(float64); test.name == "retry" && (!ok || d != 1.5) {
+			t.Errorf("%s: delay %v", test.name, l["einmal.delay_seconds"])
 		}
 	}
 }
@@ -123,10 +123,10 @@ func TestLoggingAttributes(t *testing.T) {
 	msg.Attempt = 2
 	handled(t.Context(), middleware.Logging(book.logger(slog.LevelInfo), nil)(returning(consumer.RetryAfter(time.Second, errBase))), msg)
 	l := book.lines(t)[0]
-	if d, ok := l["einmal.duration"].(float64); !ok || d < 0 || d > 10 {
-		t.Errorf("duration %v", l["einmal.duration"])
+	if d, ok := l["einmal.duration_seconds"].(float64); !ok || d < 0 || d > 10 {
+		t.Errorf("duration %v", l["einmal.duration_seconds"])
 	}
-	for _, key := range []string{"time", "einmal.duration"} {
+	for _, key := range []string{"time", "einmal.duration_seconds"} {
 		delete(l, key)
 	}
 	want := map[string]any{
@@ -139,7 +139,7 @@ func TestLoggingAttributes(t *testing.T) {
 		"einmal.consumer":                    "billing/orders",
 		"einmal.outcome":                     "retry",
 		"einmal.attempt":                     2.0,
-		"einmal.delay":                       1.0,
+		"einmal.delay_seconds":               1.0,
 		"error.type":                         "*errors.errorString",
 		"error":                              "no stock",
 	}

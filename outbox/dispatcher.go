@@ -99,7 +99,7 @@ func (d *dispatcher) pause(err error) {
 	wait := d.paused.next()
 	d.nextPoll = time.Now().Add(wait)
 	d.status.pausedBy(err)
-	d.log.Warn("outbox: Kafka is away, nothing is claimed until it is back", slog.Any("error", err), slog.Duration("again_in", wait))
+	d.log.Warn("outbox: Kafka is away, nothing is claimed until it is back", slog.Any("error", err), slog.Float64("again_in_seconds", wait.Seconds()))
 }
 
 // poll returns the buckets that have rows and are not in work here, in random order.

@@ -106,7 +106,7 @@ func (r *running) watch(ctx context.Context) {
 			since = time.Now()
 			r.log.Error("outbox: the relay does not do its work", slog.String("trouble", trouble))
 		case trouble == "" && !since.IsZero():
-			r.log.Info("outbox: the relay does its work again", slog.Duration("after", time.Since(since)))
+			r.log.Info("outbox: the relay does its work again", slog.Float64("after_seconds", time.Since(since).Seconds()))
 			since = time.Time{}
 		}
 		r.blockedLog.flush(false)

@@ -32,8 +32,8 @@ var table = map[string]allowed{
 	"schema":                 {},
 	"janitor":                {module: []string{"schema", "internal/safelog"}},
 	"status":                 {module: []string{"internal/redact", "internal/safelog"}},
-	"consumer":               {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/redact", "internal/safelog", "internal/sqlstate", "internal/topicwindow"}, others: []string{sarama}},
-	"deadletter":             {module: []string{"consumer", "dedupstore"}},
+	"consumer":               {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/redact", "internal/safelog", "internal/topicwindow", "internal/version"}, others: []string{sarama}},
+	"deadletter":             {module: []string{"consumer", "dedupstore", "internal/version"}},
 	"middleware":             {module: []string{"consumer", "internal/turn", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
 	"audit":                  {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/sqltable", "internal/topicwindow"}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
@@ -68,6 +68,7 @@ var table = map[string]allowed{
 	"internal/sqlstate":  {},
 	"internal/sqlclass":  {module: []string{"dedupstore", "internal/sqlstate"}},
 	"internal/sqltable":  {},
+	"internal/version":   {},
 	"internal/bundriver": {module: []string{"dedupstore"}},
 
 	// what measures one part by its Status: nobody else knows both that part and OpenTelemetry's metrics

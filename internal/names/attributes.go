@@ -30,13 +30,13 @@ const (
 
 // Attributes of einmal.
 const (
-	Consumer   = attribute.Key("einmal.consumer")   // names the effect
-	Outcome    = attribute.Key("einmal.outcome")    // what became of an attempt
-	Attempt    = attribute.Key("einmal.attempt")    // from 1
-	Duplicate  = attribute.Key("einmal.duplicate")  // the event was recorded before
-	Delay      = attribute.Key("einmal.delay")      // seconds until the next attempt may start
-	Duration   = attribute.Key("einmal.duration")   // seconds that the attempt took
-	Suppressed = attribute.Key("einmal.suppressed") // lines of the kind that were left out since the last one
+	Consumer   = attribute.Key("einmal.consumer")         // names the effect
+	Outcome    = attribute.Key("einmal.outcome")          // what became of an attempt
+	Attempt    = attribute.Key("einmal.attempt")          // from 1
+	Duplicate  = attribute.Key("einmal.duplicate")        // the event was recorded before
+	Delay      = attribute.Key("einmal.delay_seconds")    // until the next attempt may start
+	Duration   = attribute.Key("einmal.duration_seconds") // that the attempt took
+	Suppressed = attribute.Key("einmal.suppressed")       // lines of the kind that were left out since the last one
 
 	TxOutcome    = attribute.Key("einmal.transaction.outcome") // how a transaction ended
 	DeadKind     = attribute.Key("einmal.dead_letter.kind")    // why a message was given up

@@ -191,7 +191,7 @@ func failWithoutLogging(w *world) {
 	c, err := consumer.New(cfg)
 	w.must(err)
 	stop := w.run(c.Run)
-	w.eventually("the runner tells of a failure", func() bool { return strings.Contains(w.logs.String(), "a message is parked until its next attempt") })
+	w.eventually("the runner tells of a failure", func() bool { return strings.Contains(w.logs.String(), "another attempt follows") })
 	stop()
 }
 

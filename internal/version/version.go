@@ -1,4 +1,5 @@
-package deadletter
+// Package version knows which version of einmal is in this program.
+package version
 
 import (
 	"runtime/debug"
@@ -7,8 +8,8 @@ import (
 
 const module = "github.com/einmal-go/einmal"
 
-// version is that of einmal in this program: "(devel)" where it is built within its own repository.
-var version = sync.OnceValue(func() string {
+// Of returns it: "(devel)" where it is built within its own repository.
+var Of = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
