@@ -28,7 +28,7 @@ func TestStartSaysWhatItWaitsFor(t *testing.T) {
 		check   func(context.Context) error
 		says    []string
 	}{
-		"brokers refuse": {[]string{closedAddr(t)}, nil, []string{"for=brokers", "connection refused", "limit=30s"}},
+		"brokers refuse": {[]string{closedAddr(t)}, nil, []string{"for=brokers", "connection refused", "limit_seconds=30"}},
 		"brokers silent": {[]string{silentAddr}, nil, []string{"for=brokers", silentAddr, "answer"}},
 		"database":       {b.Addrs, down, []string{"the chain of topic", topic, "the database does not answer"}},
 	} {
