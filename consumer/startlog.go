@@ -18,7 +18,7 @@ func (c *Consumer) logRuns(log *slog.Logger) {
 	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
 		topics = append(topics, slog.GroupAttrs(name, c.topics[name].describe()...))
 	}
-	log.Info("einmal: the start is done, joining the group", slog.String("einmal.version", version.Of()), slog.Any("brokers", c.cfg.Brokers),
+	log.Info("einmal: the start is done, joining the group", slog.String("version", version.Of()), slog.Any("brokers", c.cfg.Brokers),
 		slog.String("rebalance", fmt.Sprint(c.cfg.Rebalance)), slog.Group("topics", topics...))
 }
 

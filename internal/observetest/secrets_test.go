@@ -132,6 +132,8 @@ func TestNoSecretShows(t *testing.T) {
 var plain = []string{
 	"time", "level", "msg", "error", "partitions", "generation", "cause", "relay", "rows", "id", "again_in", "deleted", "batches", "duration",
 	"created", "dropped", "attempts", "waited", "skipped", "repeated", "committed", "budget", "limit", "messages", "theirs", "offered", "transactions",
+	"retry_at", "outage_seconds", "failures", "like", "brokers", "rebalance", "topics", "version", "coordinator",
+	"again_in_seconds", "duration_seconds", "budget_seconds", "limit_seconds", "waited_seconds", "keep_seconds", "open_seconds", "after_seconds",
 }
 
 // TestNamesAgree: what spans, metrics and log lines call by a dotted name is in package names, and one name is one type.
