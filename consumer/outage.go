@@ -72,6 +72,7 @@ type outage struct {
 	cured  bool            // it was met since the last failure
 	last   time.Time       // failure
 	told   time.Time
+	where  bool // the line had its attributes
 }
 
 // failed notes that a need is not met, for messages of topic if it is not "".
@@ -94,7 +95,8 @@ func (o *outages) failed(log *slog.Logger, need Need, topic string, err error, a
 	if topic != "" {
 		out.topics[topic] = true
 	}
-	if text := needTexts[need].begins; begins && text != "" {
+	if text := needTexts[need].begins; text != "" && (begins || !out.where && len(attrs) > 0) { // the first error may not say why
+		out.where = len(attrs) > 0
 		log.Error(text, append(attrs, slog.String(attrErrorType, out.ErrorType), slog.String("error", errorText(err)))...)
 	}
 }
