@@ -39,7 +39,7 @@ func worthALine(attempt int) bool { return bits.OnesCount(uint(max(1, attempt)))
 func (cl *claim) logFailed(f *Failing, msg *Message) {
 	logged := msg.Result.Logged
 	stops := f.RetryAt.IsZero()
-	need := missing(f.Err)
+	need := needOf(f.Err)
 	if need != "" && !stops {
 		cl.run.outages.failed(cl.run.log, need, cl.topic.name, f.Err, cl.attrs(slog.Int64(attrOffset, f.Offset))...)
 	}

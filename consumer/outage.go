@@ -181,8 +181,8 @@ func (o *outages) list() []Degraded {
 	return all
 }
 
-// missing returns the need that err says is not met, or "".
-func missing(err error) Need {
+// needOf returns the need that err says is not met, or "".
+func needOf(err error) Need {
 	switch errtype.Class(err) {
 	case "unavailable":
 		return NeedDatabase
