@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -58,7 +57,7 @@ func newGrouped(t *testing.T, order consumer.Order, partitions, messages int) *g
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.topic = g.broker.Topic(t, int32(partitions)) //nolint:gosec // a small number
+	g.topic = g.broker.Topic(t, int32(partitions))
 	var msgs []*sarama.ProducerMessage
 	for i := range partitions * messages {
 		msgs = append(msgs, &sarama.ProducerMessage{
@@ -94,7 +93,7 @@ func (g *grouped) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) 
 
 func (g *grouped) config(handle consumer.TxHandler[pgx.Tx]) consumer.Config {
 	store := pgxstore.New(g.pool, &pgxstore.Config{Group: 50})
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	return consumer.Config{
 		Brokers: g.broker.Addrs, Group: g.group, Logger: log,
 		Topics: map[string]consumer.Topic{g.topic: {

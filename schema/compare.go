@@ -203,10 +203,7 @@ func (c *comparison) preset(want column, is seenColumn) {
 	if !slices.Contains(leftOut[c.table.name], want.name) || unused {
 		return
 	}
-	set := ""
-	if c.dialect == Postgres && want.preset != "" {
-		set = fmt.Sprintf("alter table %s alter column %s set default %s;", c.sql(), want.name, want.preset)
-	}
+	set := c.setDefault(want)
 	isTime := strings.Contains(want.preset, "clock_timestamp") || strings.Contains(want.preset, "strftime")
 	switch {
 	case !is.Filled:
@@ -218,6 +215,14 @@ func (c *comparison) preset(want column, is seenColumn) {
 	case isPlain(want.preset) && !is.Generated && plain(is.Default) != plain(want.preset):
 		c.note(LevelError, "column "+want.name, set, "its column %s has the default %s, and %s in the files", want.name, is.Default, want.preset)
 	}
+}
+
+// setDefault is the statement that gives a column its default, where there is one.
+func (c *comparison) setDefault(want column) string {
+	if c.dialect != Postgres || want.preset == "" {
+		return ""
+	}
+	return fmt.Sprintf("alter table %s alter column %s set default %s;", c.sql(), want.name, want.preset)
 }
 
 // unfilled is about a column that has no default, and is given no value.

@@ -6,7 +6,7 @@
 //	Error    an error whose text is Text, for a line of a log
 //	URL      where a URL leads, without what may be a secret in it
 //	Line     a text that moves nothing on a terminal
-//	JSON     JSON that moves nothing on a terminal, with the same meaning
+//	JSON     a document that moves nothing on a terminal, with the same meaning
 //
 // A text is cut before it is looked at, so that its length costs nothing, and what is done then takes a time that grows with the text and
 // with the message, and not with their product.

@@ -168,22 +168,24 @@ func (f *filter) has(h uint64) bool {
 
 // hideShort hides parts that are shorter than a piece.
 func hideShort(text string, parts [][]byte, hidden []bool) {
-	var at [leastPiece]map[string][]int // by length
+	at := map[int]map[string][]int{} // by length
 	for _, part := range parts {
 		n := len(part)
 		if n < leastPart || n >= leastPiece {
 			continue
 		}
-		if at[n] == nil {
-			at[n] = map[string][]int{}
+		places := at[n]
+		if places == nil {
+			places = map[string][]int{}
 			for i := 0; i+n <= len(text); i++ {
-				at[n][text[i:i+n]] = append(at[n][text[i:i+n]], i)
+				places[text[i:i+n]] = append(places[text[i:i+n]], i)
 			}
+			at[n] = places
 		}
-		for _, i := range at[n][string(part)] {
+		for _, i := range places[string(part)] {
 			hide(hidden, i, i+n)
 		}
-		delete(at[n], string(part))
+		delete(places, string(part))
 	}
 }
 

@@ -1,6 +1,7 @@
 package redact_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func TestLine(t *testing.T) {
 	if i := strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 || !utf8.ValidString(got) {
 		t.Errorf("%q", got)
 	}
-	if got := redact.Line("Zürich 東京 1 €"); got != "Zürich 東京 1 €" {
+	if got := redact.Line("Zürich Łódź 1 €"); got != "Zürich Łódź 1 €" {
 		t.Error(got)
 	}
 }
@@ -112,7 +113,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := redact.JSON(text)
-	if i := strings.IndexFunc(string(got), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+	if i := bytes.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		t.Errorf("%q", got)
 	}
 	var before, after any
@@ -169,6 +170,6 @@ func FuzzMessage(f *testing.F) {
 		if len(value) >= 4 && utf8.ValidString(text) && !strings.ContainsAny(text+value, "*\x00") && strings.Contains(got, value) {
 			t.Errorf("%q holds %q", got, value)
 		}
-		redact.Line(text)
+		_ = redact.Line(text)
 	})
 }

@@ -22,7 +22,7 @@ const name = `(?:[\w.]*(?:passw(?:or)?d|passphrase|passwort|secret|token|credent
 	`session[-_]?id|authorization|cookie)[\w-]*|(?:\b|_)(?:pass|pwd|pw|pin|auth|sig|signature|jwt|sid|otp|cvv|cvc))`
 
 var (
-	// naming finds the name of a secret and what leads to its value: password=, "token": , Cookie: , --password , PASSWORD '
+	// naming finds the name of a secret and what leads to its value: password=, "token": , Cookie: , --password , PASSWORD '.
 	naming = regexp.MustCompile(`(?i)` + name + `(?:\\?["'\x60]?\]?\s*(?:=>|:=|[:=]|%3[ad])\s*|\\?["']?\s*>|\s+(?:is\s+)?(?:["'\x60]))|(?:^|[^\w-])--?` + name + `\s+`)
 
 	// wholeLine are the names of headers of HTTP whose value has blanks and separators.
@@ -163,15 +163,8 @@ func userinfo(text string, cutOff bool) string {
 // withoutPassword masks the password of what follows a URL's scheme. A password may have any sign in it, by mistake: what stands before
 // the last @ is taken for one, unless it is the port of a page whose path has an @. open is whether the text ended in it.
 func withoutPassword(s string, web, open bool) string {
-	last := strings.LastIndexByte(s, '@')
-	colon := strings.IndexByte(s, ':')
-	host := strings.IndexAny(s, "/?#")
-	if host < 0 {
-		host = len(s)
-	}
-	if web && colon >= 0 && colon < host && last > host && digits(s[colon+1:host]) || web && last > host && (colon < 0 || colon > host) {
-		last = strings.LastIndexByte(s[:host], '@')
-	}
+	colon, host := strings.IndexByte(s, ':'), hostEnd(s)
+	last := userEnd(s, web, colon, host)
 	switch {
 	case last < 0 && open && colon >= 0 && !digits(s[colon+1:host]):
 		return s[:colon+1] + Masked
@@ -183,6 +176,26 @@ func withoutPassword(s string, web, open bool) string {
 		return Masked + s[last:]
 	}
 	return s
+}
+
+// hostEnd is where a path, a query or a fragment begins.
+func hostEnd(s string) int {
+	if end := strings.IndexAny(s, "/?#"); end >= 0 {
+		return end
+	}
+	return len(s)
+}
+
+// userEnd is the place of the @ behind user and password, or -1.
+func userEnd(s string, web bool, colon, host int) int {
+	last := strings.LastIndexByte(s, '@')
+	if !web || last <= host {
+		return last
+	}
+	if colon < 0 || colon > host || digits(s[colon+1:host]) { // no password before the path
+		return strings.LastIndexByte(s[:host], '@')
+	}
+	return last
 }
 
 func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }

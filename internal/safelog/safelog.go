@@ -109,6 +109,7 @@ func redacted(a slog.Attr) slog.Attr {
 		if err, ok := value.Any().(error); ok && err != nil {
 			a.Value = slog.AnyValue(redact.Error(err))
 		}
+	default: // numbers and times
 	}
 	return a
 }
