@@ -16,13 +16,14 @@ func (c *Consumer) Ready() bool { return c.Status().NotReady == "" }
 
 // notReady returns why the Consumer is not ready, or "".
 func (s Status) notReady(now time.Time, stall time.Duration) string {
-	if s.Phase != Running {
+	unread := s.unread(now, stall)
+	switch {
+	case s.Phase != Running && unread != "": // without any topic there is no group to be in
+		return string(s.Phase) + ": " + unread
+	case s.Phase != Running:
 		return string(s.Phase) + s.without(NeedCoordinator)
-	}
-	for _, u := range s.Unread {
-		if unread := now.Sub(u.Since); u.Partition < 0 || unread > stall {
-			return fmt.Sprintf("%s is not read for %v: %s", u.name(), unread.Round(time.Second), u.Reason)
-		}
+	case unread != "":
+		return unread
 	}
 	for _, p := range s.Partitions {
 		// What is not fetched does not count: behind the last record there can be markers of transactions, a lag that stays.
@@ -37,6 +38,16 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 		}
 		if unread := now.Sub(p.Unread); p.FetchError != nil && unread > stall {
 			return fmt.Sprintf("%s cannot be read for %v: %v", partitionName(p.Topic, p.Partition), unread.Round(time.Second), p.FetchError)
+		}
+	}
+	return ""
+}
+
+// unread says which topic or partition the brokers do not tell of, or is "".
+func (s Status) unread(now time.Time, stall time.Duration) string {
+	for _, u := range s.Unread {
+		if unread := now.Sub(u.Since); u.Partition < 0 || unread > stall {
+			return fmt.Sprintf("%s is not read for %v: %s", u.name(), unread.Round(time.Second), u.Reason)
 		}
 	}
 	return ""
