@@ -130,7 +130,7 @@ func TestNoSecretShows(t *testing.T) {
 
 // plain are attributes of log lines that are no names of spans or metrics: what a line is about beside the message.
 var plain = []string{
-	"time", "level", "msg", "error", "partitions", "generation", "cause", "relay", "rows", "id", "again_in", "deleted", "batches", "duration",
+	"time", "level", "msg", "error", "partitions", "generation", "cause", "relay", "rows", "id", "first_id", "again_in", "deleted", "batches", "duration",
 	"created", "dropped", "attempts", "waited", "skipped", "repeated", "committed", "budget", "limit", "messages", "theirs", "offered", "transactions",
 	"retry_at", "outage_seconds", "failures", "like", "brokers", "rebalance", "topics", "version", "coordinator",
 	"again_in_seconds", "duration_seconds", "budget_seconds", "limit_seconds", "waited_seconds", "keep_seconds", "open_seconds", "after_seconds",
