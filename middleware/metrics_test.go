@@ -135,6 +135,9 @@ func TestMetricsOutcomes(t *testing.T) {
 			if test.outcome == "success" {
 				want = append(want, "einmal.effect.latency[] 1: 7201")
 			}
+			if test.errType == "too_old" { // it was looked for, and its record was not there
+				want = append(want, "einmal.transactions[einmal.transaction.outcome=rolled_back] 1")
+			}
 			m.want(test.name, want...)
 		})
 	}

@@ -202,7 +202,9 @@ func TestWaitingForTheRecordIsNotCounted(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), "begin; insert into processed_event (event_id, consumer_id) values ('0/0', 'g/orders')"); err != nil {
 				t.Fatal(err)
 			}
+			rolledBack := make(chan struct{})
 			time.AfterFunc(2*time.Second, func() {
+				defer close(rolledBack)
 				if _, err := conn.Exec(context.WithoutCancel(t.Context()), "rollback"); err != nil {
 					t.Error(err)
 				}
@@ -210,6 +212,7 @@ func TestWaitingForTheRecordIsNotCounted(t *testing.T) {
 			s := open(t, url, 3, 250*time.Millisecond, func(_ context.Context, exec func(sql string) error) error { return exec("select 1") })
 			s.deliver(t, 1, 1)
 			s.healthy(t, 1)
+			<-rolledBack // before the connection is closed
 		})
 	}
 }
