@@ -30,7 +30,7 @@ as_written() {
 	servers=$(new_servers_log)
 	export EINMAL_SERVERS_LOG="$servers" EINMAL_KAFKA_JARS="$work/kafka-libs"
 	{
-		timeout 900 env -u EINMAL_CRASH_KILLS -u EINMAL_CHURN -u EINMAL_LOST_CRASHES -u EINMAL_LOST_FAILOVERS bash -c "$1" & # a process group of its own, which finish ends
+		timeout 1500 env -u EINMAL_CRASH_KILLS -u EINMAL_CHURN -u EINMAL_LOST_CRASHES -u EINMAL_LOST_FAILOVERS bash -c "$1" & # a process group of its own, which finish ends
 		echo $! >"$work/group"
 		wait $!
 	} 2>&1 | tee "$work/output"
@@ -186,7 +186,7 @@ on_real_servers() {
 	EINMAL_CRASH_KILLS=${EINMAL_CRASH_KILLS:-80} EINMAL_CHURN=${EINMAL_CHURN:-30s} \
 		EINMAL_LOST_CRASHES=${EINMAL_LOST_CRASHES:-10} EINMAL_LOST_FAILOVERS=${EINMAL_LOST_FAILOVERS:-2} \
 		EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 EINMAL_REQUIRE_INSTANCE=1 EINMAL_REQUIRE_PROMTOOL=1 \
-		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on -p "$packages_at_once" -json ./... |
+		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on -timeout 20m -p "$packages_at_once" -json ./... |
 		tee "$log/race.json" | "$work/bin/testreport" -skips "$ci/skips" -slowest 25
 	cat "$log/servers.log"
 	summary "$used" | tee "$work/served"
