@@ -145,7 +145,7 @@ in_japanese() {
 }
 
 # in_japanese_not: tests of what is not the server's text, and take long
-in_japanese_not='Pgbouncer|BesideAConsumer|Places|Model|OnSQLite|InSQLite|Killed|SIGKILL'
+in_japanese_not='WithGroups|UnderKills|Pgbouncer|BesideAConsumer|Places|Model|OnSQLite|InSQLite|Killed|SIGKILL'
 
 servers=''
 
