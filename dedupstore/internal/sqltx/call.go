@@ -60,6 +60,13 @@ func (c *call[T]) release() {
 	c.leave()
 }
 
+// spoil keeps the connection from being used again, if so. A connection that hangs is closed anyway, by the goroutine that has it.
+func (c *call[T]) spoil(yes bool) {
+	if yes && !c.hanging {
+		c.broken = true
+	}
+}
+
 var errNoAnswer = errors.New("no answer in time")
 
 // within runs f, which has the connection to itself. If it does not return in time, it keeps the connection.
@@ -166,7 +173,7 @@ func (c *call[T]) run(ctx context.Context, fn func(ctx context.Context, tx T) er
 	catchUp(ctx)
 	state, why := c.look(ctx, err)
 	err = c.judge(ctx, state, why, err)
-	c.broken = c.broken || err != nil && c.store.dialect.GiveUp(err)
+	c.spoil(err != nil && c.store.dialect.GiveUp(err))
 	return err
 }
 
@@ -273,7 +280,7 @@ func (c *call[T]) commit() error {
 		return c.store.dialect.TxEnded(nil)
 	}
 	explained := c.store.dialect.CommitError(err)
-	c.broken = c.broken || errors.Is(explained, dedupstore.ErrOutcomeUnknown)
+	c.spoil(errors.Is(explained, dedupstore.ErrOutcomeUnknown))
 	return explained
 }
 

@@ -33,7 +33,7 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 		c.rollback()
 		catchUp(ctx)
 		explained := s.dialect.BeginError(ctx, err)
-		c.broken = c.broken || s.dialect.GiveUp(explained)
+		c.spoil(s.dialect.GiveUp(explained))
 		return explained
 	}
 	if err := c.run(ctx, fn); err != nil {

@@ -137,7 +137,7 @@ func (s *Store[T]) form(ctx context.Context, c *call[T]) (record.Form, error) {
 
 // located is the error of a table that was not found.
 func (s *Store[T]) located(c *call[T], err error) error {
-	c.broken = c.broken || s.dialect.GiveUp(err)
+	c.spoil(s.dialect.GiveUp(err))
 	return err
 }
 
@@ -145,7 +145,7 @@ func (s *Store[T]) located(c *call[T], err error) error {
 func (s *Store[T]) recordError(ctx context.Context, c *call[T], key dedupstore.Key, err error) error {
 	catchUp(ctx)
 	explained := s.dialect.RecordError(ctx, key, err, c.ask)
-	c.broken = c.broken || s.dialect.GiveUp(explained)
+	c.spoil(s.dialect.GiveUp(explained))
 	return explained
 }
 
