@@ -26,6 +26,9 @@ const (
 	driverRules     = 11
 	databaseReports = 37
 
+	securityFile  = root + "/docs/security.md"
+	securityRules = 11
+
 	module   = "github.com/einmal-go/einmal/"
 	untested = "not tested yet"
 	fewest   = 60 // rows
@@ -98,6 +101,12 @@ func TestKafkaRules(t *testing.T) {
 func TestPostgresRules(t *testing.T) {
 	t.Parallel()
 	checkRules(t, postgresFile, slices.Concat(numbered("A", recordRules), numbered("D", driverRules), numbered("", databaseReports)))
+}
+
+// TestSecurityRules does the same for what strangers cannot do.
+func TestSecurityRules(t *testing.T) {
+	t.Parallel()
+	checkRules(t, securityFile, numbered("", securityRules))
 }
 
 func numbered(prefix string, n int) (numbers []string) {
