@@ -28,6 +28,11 @@ func (b *base) explain(what string, err error) error {
 	return dedupstore.WithClass(class, err)
 }
 
+// swallowed is the error of a statement that has changed no row of a table although it should have: nobody may take that for an answer.
+func (b *base) swallowed(what, table string) error {
+	return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %s: a trigger or a rule of the table %s swallows or changes what is written, or a policy of row-level security hides it: remove it", b.pkg, what, table))
+}
+
 // answered reports whether the database refused what a row has, or a trigger did.
 func answered(err error) bool {
 	for _, class := range []string{"22", "23", "44", "P0"} {

@@ -14,11 +14,11 @@ import (
 // starts implements deadletter.Starts.
 type starts struct{ *base }
 
-// beginSQL counts a start, unless the event is recorded.
-const beginSQL = `insert into %s as s (consumer_id, event_id)
-select %s, %s where not exists (select 1 from %s where consumer_id = %s and event_id = %s)
-on conflict (event_id, consumer_id) do update set starts = s.starts + 1, started_at = %s
-returning starts`
+// beginSQL counts a start, unless the event is recorded. The count is 0 if the row has another key, as a trigger may have it.
+const beginSQL = `insert into %[1]s as s (consumer_id, event_id)
+select %[2]s%[4]s, %[3]s%[4]s where not exists (select 1 from %[5]s where consumer_id = %[2]s and event_id = %[3]s)
+on conflict (event_id, consumer_id) do update set starts = s.starts + 1, started_at = %[6]s
+returning case when consumer_id = %[2]s and event_id = %[3]s then starts else 0 end`
 
 func (s *starts) begin(ctx context.Context) (string, error) {
 	name, err := s.name(ctx, s.pool, s.cfg.StartedTable)
@@ -27,8 +27,13 @@ func (s *starts) begin(ctx context.Context) (string, error) {
 	}
 	records, err := s.name(ctx, s.pool, s.cfg.RecordTable)
 	d := s.dialect
-	consumer, event := d.param(1), d.param(2)
-	return fmt.Sprintf(beginSQL, name, consumer+d.text, event+d.text, records, consumer, event, d.now), err
+	return fmt.Sprintf(beginSQL, name, d.param(1), d.param(2), d.text, records, d.now), err
+}
+
+// recorded looks for the record of the event.
+func (s *starts) recorded(ctx context.Context) (string, error) {
+	records, err := s.name(ctx, s.pool, s.cfg.RecordTable)
+	return fmt.Sprintf("select count(*) from %s where consumer_id = %s and event_id = %s", records, s.dialect.param(1), s.dialect.param(2)), err
 }
 
 func (s *starts) end(ctx context.Context) (string, error) {
@@ -56,10 +61,26 @@ func (s *starts) Begin(ctx context.Context, key dedupstore.Key) (int, error) {
 		return 0, err
 	}
 	n, err := s.number(ctx, "count a start", text, key.Consumer, key.Event)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, s.silence(ctx, key)
+	case err == nil && n == 0:
+		return 0, s.swallowed("count a start", s.cfg.StartedTable)
 	}
 	return int(n), err
+}
+
+// silence explains a start that was answered with no row: it is nil if the event is recorded.
+func (s *starts) silence(ctx context.Context, key dedupstore.Key) error {
+	text, err := s.recorded(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := s.number(ctx, "look for the record", text, key.Consumer, key.Event)
+	if err == nil && n == 0 {
+		err = s.swallowed("count a start", s.cfg.StartedTable)
+	}
+	return err
 }
 
 // Pending implements deadletter.Starts.

@@ -47,7 +47,7 @@ func (t *Table[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Record) er
 	case err != nil:
 		return t.explain("write", err)
 	case n != 1:
-		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: write: the row is not in %s: a trigger or a rule swallows what is inserted: remove it", t.pkg, name))
+		return t.swallowed("write", t.cfg.Table)
 	}
 	return nil
 }
@@ -73,9 +73,34 @@ func (t *Table[Tx]) Take(ctx context.Context, tx Tx, id int64) (rec *deadletter.
 		found := fmt.Sprintf("select id from %s where id = %s%s", name, t.dialect.param(1), t.dialect.skip)
 		text := fmt.Sprintf("delete from %s where %s returning %s", name, fmt.Sprintf(t.dialect.chosen, found), t.dialect.columns(true))
 		rec, err = t.one(ctx, "take", t.in(tx), id, text)
+		if !errors.Is(err, deadletter.ErrTaken) {
+			return err
+		}
+		locked, asked := t.there(ctx, t.in(tx), found, id)
+		if asked != nil || !locked {
+			return errors.Join(asked, err)
+		}
+		// It may have been free since. Now nobody else has it.
+		if rec, err = t.one(ctx, "take", t.in(tx), id, text); errors.Is(err, deadletter.ErrTaken) {
+			return t.swallowed("take", t.cfg.Table)
+		}
 		return err
 	})
 	return rec, err
+}
+
+// there reports whether a query finds a row.
+func (t *Table[Tx]) there(ctx context.Context, c Conn, text string, args ...any) (yes bool, err error) {
+	rows, err := c.Query(ctx, text, args...)
+	if err != nil {
+		return false, t.explain("look for the row", err)
+	}
+	defer func() { _ = rows.Close() }()
+	yes = rows.Next()
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return false, t.explain("look for the row", err)
+	}
+	return yes, nil
 }
 
 // Get implements deadletter.Keeper.

@@ -48,6 +48,8 @@ func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 		"edited by hand":     edited[Tx],
 		"check":              check[Tx],
 		"starts":             countsStarts[Tx],
+		"swallowed":          swallowed[Tx],
+		"start of another":   startOfAnother[Tx],
 		"redrive":            redrives[Tx],
 		"redrive that fails": redriveFails[Tx],
 		"redrive by two":     redriveByTwo[Tx],
