@@ -140,7 +140,7 @@ func (r *redrive[Tx]) done() bool {
 
 // next redrives one dead letter. Its error ends the redrive.
 func (r *redrive[Tx]) next(ctx context.Context, rec *Record) error {
-	if f := r.cfg.Filter; rec.Kind.asked() && f.Kind != rec.Kind && len(f.IDs) == 0 {
+	if r.cfg.Filter.Holds(rec.Kind) {
 		r.report.Held++
 		return nil
 	}

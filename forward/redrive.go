@@ -49,7 +49,7 @@ var ErrNotPublishable = errors.New("it cannot be published again")
 //     left out: refused, with an error that wraps ErrNotPublishable or deadletter.ErrLeftOut.
 //
 // One that cannot be published, because of that or because the outbox does not take it (it wraps outbox.ErrInvalidEvent then), counts as
-// failed: its row stays and says why. Kinds whose effect may be there are held, as by deadletter.Redrive. A dead letter of KindCrashLoop is
+// failed: its row stays and says why, and so do those of its key that come after it, which would overtake it. Kinds whose effect may be there are held, as by deadletter.Redrive. A dead letter of KindCrashLoop is
 // given up again as long as its row in started_message is there: delete that first.
 //
 // store, source and events must work on one database.
@@ -64,7 +64,7 @@ func Redrive[Tx any](ctx context.Context, store Store[Tx], source deadletter.Sou
 	); err != nil {
 		return deadletter.Report{}, err
 	}
-	r := &republisher[Tx]{Source: source, store: store, events: events, eventID: cfg.EventID}
+	r := &republisher[Tx]{Source: source, store: store, events: events, eventID: cfg.EventID, failed: map[string]bool{}}
 	if r.eventID == nil {
 		r.eventID = consumer.HeaderID(consumer.DefaultEventIDHeader)
 	}
@@ -90,14 +90,18 @@ type republisher[Tx any] struct {
 	events  Events[Tx]
 	eventID func(*consumer.Message) (string, error)
 
-	taken *deadletter.Record // the last one
-	dry   bool
+	taken  *deadletter.Record // the last one
+	failed map[string]bool    // keys of those that could not be published
+	dry    bool
 }
 
 // Take implements deadletter.Taker.
 func (r *republisher[Tx]) Take(ctx context.Context, tx Tx, id int64) (rec *deadletter.Record, err error) {
 	rec, err = r.Source.Take(ctx, tx, id)
 	r.taken = rec
+	if err == nil && rec.LeftOut {
+		r.failed[orderOf(rec.Topic, rec.Partition, rec.Key)] = true
+	}
 	return rec, err
 }
 
@@ -109,8 +113,28 @@ func (r *republisher[Tx]) Failed(ctx context.Context, id int64, text string) err
 	return r.Source.Failed(ctx, id, text)
 }
 
+// errBehind is why a dead letter is not published whose predecessor was not.
+var errBehind = errors.New("another dead letter of its key, which comes before it, could not be published: have that published first, or discard it, or name this one by its id alone")
+
 // publish is a consumer.TxHandler.
 func (r *republisher[Tx]) publish(ctx context.Context, tx Tx, msg *consumer.Message) error {
+	key := orderOf(msg.Topic, msg.Partition, msg.Key)
+	if msg.Key != nil && r.failed[key] {
+		return errBehind
+	}
+	err := r.publishOne(ctx, tx, msg)
+	if err != nil {
+		r.failed[key] = true
+	}
+	return err
+}
+
+// orderOf names what has an order: a key in a partition.
+func orderOf(topic string, partition int32, key []byte) string {
+	return fmt.Sprintf("%q %d %q", topic, partition, key)
+}
+
+func (r *republisher[Tx]) publishOne(ctx context.Context, tx Tx, msg *consumer.Message) error {
 	e := eventOf(msg, msg.Topic, func(string) bool { return false })
 	e.Partition = &msg.Partition // where others of its key are, whoever has chosen it
 	if err := r.known(r.taken, asConsumed(e)); err != nil {

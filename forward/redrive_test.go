@@ -210,6 +210,50 @@ func TestRedriveHolds(t *testing.T) {
 	f.want(3, 3, 1)
 }
 
+// One that cannot be published is not overtaken by those of its key that come after it, which stay too and say why; what has another key, or none,
+// goes. When it can be published, they follow.
+func TestRedriveKeepsTheOrderOfAKey(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]string{
+		"it has another id": `update dead_message set headers = '[{"key": "event-id", "text": "x"}]' where kafka_offset = 1`,
+		"it was left out":   "update dead_message set left_out = true where kafka_offset = 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			k := drivers["pgx"](f)
+			for i := range int64(7) {
+				msg := message(i)
+				switch i {
+				case 3:
+					msg.Key = []byte("another")
+				case 4:
+					msg.Key = nil
+				case 5:
+					msg.Partition++
+				}
+				must(t, k.bury(t.Context(), deadOf(msg, deadletter.KindGaveUp)))
+			}
+			f.exec(harm)
+			for _, dry := range []bool{true, false} {
+				var told []string
+				report, err := k.redrive(t.Context(), unhurried(deadletter.RedriveConfig{DryRun: dry, Each: func(rec *deadletter.Record, err error) {
+					if err != nil && strings.Contains(err.Error(), "another dead letter of its key") {
+						told = append(told, fmt.Sprint(rec.Offset))
+					}
+				}}))
+				if want := (deadletter.Report{Found: 7, Redriven: 4, Failed: 3}); err != nil || report != want || strings.Join(told, " ") != "2 6" {
+					t.Errorf("dry run %v: %+v, %v, behind another: %v", dry, report, err, told)
+				}
+			}
+			report, err := k.redrive(t.Context(), unhurried(deadletter.RedriveConfig{Filter: deadletter.Filter{IDs: []int64{int64(f.count("select id from dead_message where kafka_offset = 6"))}}}))
+			if want := (deadletter.Report{Found: 1, Redriven: 1}); err != nil || report != want {
+				t.Errorf("by its id: %+v, %v", report, err)
+			}
+		})
+	}
+}
+
 // A table or a privilege that is missing ends the redrive, and blames no dead letter.
 func TestRedriveCannot(t *testing.T) {
 	t.Parallel()

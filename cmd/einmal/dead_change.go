@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/deadletter/sqldeadletter"
 )
 
@@ -60,9 +61,9 @@ func (f *deadFlags) choose(ctx context.Context, warn io.Writer, table *sqldeadle
 }
 
 // warnOrder says of dead letters with a key that some of the key would overtake others: those that stood before them in their partition
-// and are not chosen, or have died, and so are published, later.
-func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *wanted) error {
-	rows, err := db.QueryContext(ctx, `select id, topic, "partition", "key" from `+tableName(w, "dead_message")+ //nolint:gosec // the name is quoted
+// and are not chosen, or held, or have died, and so are published, later.
+func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *wanted, filter *deadletter.Filter) error {
+	rows, err := db.QueryContext(ctx, `select id, topic, "partition", "key", kind from `+tableName(w, "dead_message")+ //nolint:gosec // the name is quoted
 		` where "key" is not null order by consumer_id, topic, "partition", "key", kafka_offset, id`)
 	if err != nil {
 		return fmt.Errorf("look at the order of the dead letters: %w", err)
@@ -76,14 +77,15 @@ func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *w
 		var id int64
 		var topic, key string
 		var partition int32
-		if err := rows.Scan(&id, &topic, &partition, &key); err != nil {
+		var kind deadletter.Kind
+		if err := rows.Scan(&id, &topic, &partition, &key, &kind); err != nil {
 			return err
 		}
 		if group := fmt.Sprintf("%q %d %q", topic, partition, key); group != last {
 			last, left, newest = group, false, 0
 		}
 		switch {
-		case !c.ids[id]:
+		case !c.ids[id], filter.Holds(kind):
 			left = true
 			continue
 		case left:
@@ -94,7 +96,7 @@ func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *w
 		newest = max(newest, id)
 	}
 	if overtaken > 0 {
-		fmt.Fprintf(warn, "einmal: %d overtake dead letters of their keys that are not chosen, which stood before them: choose those too, if the order matters\n", overtaken)
+		fmt.Fprintf(warn, "einmal: %d overtake dead letters of their keys that are not chosen, or held because of their kind, which stood before them: choose those too, if the order matters\n", overtaken)
 	}
 	if overtakes > 0 {
 		fmt.Fprintf(warn, "einmal: %d died before others of their keys that stood before them, and go first: redrive by ids, one call after the other, if the order matters\n", overtakes)

@@ -233,6 +233,12 @@ func (e *edit) do(ctx context.Context, env *environment, o *outbox.Operator, num
 }
 
 func (e *edit) show(to io.Writer, row *outbox.Row) {
+	if row.State == outbox.Dead {
+		fmt.Fprintln(to, "    it was discarded: it comes after what was sent of its key since, and the reason is removed")
+	}
+	if e.topic != "" && row.Event.Key != nil {
+		fmt.Fprintln(to, "    events of its key that are sent to another topic have no order with it")
+	}
 	if e.topic != "" {
 		fmt.Fprintf(to, "    topic: %s, instead of %s\n", plain(e.topic), plain(row.Event.Topic))
 	}

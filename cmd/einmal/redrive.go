@@ -65,7 +65,7 @@ var deadRedrive = command{
 					return err
 				}
 				c.show(env.stdout, "publish again")
-				if err := c.warnOrder(ctx, env.stderr, db, w); err != nil {
+				if err := c.warnOrder(ctx, env.stderr, db, w, &cfg.Filter); err != nil {
 					return err
 				}
 				if !cfg.DryRun && len(c.ids) > 0 {
