@@ -19,7 +19,7 @@ type Mode string
 // The modes.
 const (
 	// SinglePhase locks buckets, sends their rows, and deletes what was acknowledged, all in one transaction. It writes least and is the
-	// fastest. Its transaction is open while Kafka answers, at most for PublishTimeout: for that long it keeps VACUUM from removing
+	// fastest. Its transaction is open while Kafka answers, at most for OutcomeTimeout: for that long it keeps VACUUM from removing
 	// what died meanwhile, in all tables.
 	SinglePhase Mode = "single-phase"
 
@@ -54,6 +54,9 @@ const (
 	// leader, 9 s and more.
 	DefaultPublishTimeout         = 5 * time.Second
 	DefaultTwoPhasePublishTimeout = 15 * time.Second
+	// DefaultOutcomeTimeout outlasts what a broker's death takes: 9 s until the others know of it, and 30 s at most for replicas that are
+	// behind (replica.lag.time.max.ms).
+	DefaultOutcomeTimeout = 30 * time.Second
 	// DefaultLeaseTTL is how long the rows of a relay that died wait.
 	DefaultLeaseTTL = 45 * time.Second
 	// DefaultKeep is long enough to look at what was sent.
@@ -89,12 +92,17 @@ type Config struct {
 	BatchRows  int
 	BatchBytes int
 
-	// PublishTimeout is how long Kafka may take for a batch. What is not acknowledged then is sent again. A batch that has begun
+	// PublishTimeout is how long Kafka may take for a batch. What Kafka does not have by then is sent again later. A batch that has begun
 	// when Run's ctx ends still has this time, and a few seconds for the database: keep it below the time that your platform leaves
-	// between SIGTERM and SIGKILL. It must not be shorter than a broker may wait for its replicas (Producer.Timeout, 5 s): what is
-	// answered later is sent again, and again as long as a broker is down. Default: DefaultPublishTimeout, in TwoPhase
-	// DefaultTwoPhasePublishTimeout.
+	// between SIGTERM and SIGKILL. Default: DefaultPublishTimeout, in TwoPhase DefaultTwoPhasePublishTimeout.
 	PublishTimeout time.Duration
+
+	// OutcomeTimeout is how long, from the begin of a batch, the outcome of record batches is waited for that Kafka may have: they
+	// are sent again in a way by which Kafka knows them. What is still not known then is sent anew, and may be there twice. Meanwhile
+	// the rows of the batch's buckets wait, those for other partitions too, and in SinglePhase a transaction is open. In
+	// TwoPhase it ends with the lease. It must not be shorter than PublishTimeout. Default: DefaultOutcomeTimeout, or PublishTimeout
+	// if that is longer.
+	OutcomeTimeout time.Duration
 
 	// LeaseTTL is how long a claim of a two-phase relay is valid: at least twice PublishTimeout and 10 s more. Default:
 	// DefaultLeaseTTL.
@@ -146,6 +154,7 @@ func (c Config) withDefaults() Config {
 		set(&c.Keep, DefaultKeep)
 	}
 	set(&c.PublishTimeout, DefaultPublishTimeout)
+	set(&c.OutcomeTimeout, max(DefaultOutcomeTimeout, c.PublishTimeout))
 	set(&c.LeaseTTL, DefaultLeaseTTL)
 	set(&c.PollInterval, DefaultPollInterval)
 	set(&c.IdleInterval, max(DefaultIdleInterval, c.PollInterval))

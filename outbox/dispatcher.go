@@ -12,10 +12,11 @@ type dispatcher struct {
 	*running
 	nextPoll time.Time
 	parking  parking
-	interval *backoff // between polls
-	paused   *backoff // while Kafka is away, or may be; nil if it is not
-	trouble  *backoff // between batches of which nothing could be sent
-	database *backoff // while the database does not answer
+	interval *backoff  // between polls
+	paused   *backoff  // while Kafka is away, or may be; nil if it is not
+	asked    time.Time // when Kafka was asked last whether it is there, because a worker waits for it
+	trouble  *backoff  // between batches of which nothing could be sent
+	database *backoff  // while the database does not answer
 }
 
 func newDispatcher(r *running) *dispatcher {
@@ -31,11 +32,11 @@ const crowded = 10 * time.Millisecond
 
 // round does what there is to do now, then waits.
 func (d *dispatcher) round(ctx context.Context) error {
-	if len(d.idle) > 0 && !time.Now().Before(d.nextPoll) {
+	if d.ready() && !time.Now().Before(d.nextPoll) {
 		d.work(ctx)
 	}
 	var due <-chan time.Time
-	if len(d.idle) > 0 {
+	if d.ready() {
 		timer := time.NewTimer(time.Until(d.nextPoll))
 		defer timer.Stop()
 		due = timer.C
@@ -43,6 +44,8 @@ func (d *dispatcher) round(ctx context.Context) error {
 	select {
 	case res := <-d.done:
 		d.finished(res)
+	case err := <-d.unclear:
+		d.ask(err)
 	case <-d.wake:
 		d.woken()
 	case err := <-d.fatal:
@@ -51,6 +54,21 @@ func (d *dispatcher) round(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// ready reports whether there is something to do when the time has come.
+func (d *dispatcher) ready() bool { return len(d.idle) > 0 || d.paused != nil }
+
+// askAgain is how long the answer of Kafka is taken for true that it is there, while a worker waits for it.
+const askAgain = 2 * time.Second
+
+// ask has Kafka asked whether it is there: a worker waits for it.
+func (d *dispatcher) ask(err error) {
+	if d.paused != nil || time.Since(d.asked) < askAgain {
+		return
+	}
+	d.log.Warn("outbox: it is not known whether Kafka has what was sent; it is sent again, in a way that it knows", slog.Any("error", err))
+	d.asked, d.paused, d.nextPoll = time.Now(), newBackoff(250*time.Millisecond, 10*time.Second), time.Time{}
 }
 
 // woken polls at once, unless something is known to be away.
@@ -63,7 +81,7 @@ func (d *dispatcher) woken() {
 
 // work hands out what a poll finds.
 func (d *dispatcher) work(ctx context.Context) {
-	if d.paused != nil && !d.resume(ctx) {
+	if d.paused != nil && !d.resume(ctx) || len(d.idle) == 0 {
 		return
 	}
 	found, err := d.poll(ctx)

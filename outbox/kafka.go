@@ -84,10 +84,6 @@ func saramaConfig(p *problems, cfg *Config) *sarama.Config {
 	if !sc.Version.IsAtLeast(sarama.V2_1_0_0) {
 		p.add("Config.Sarama", "sets Version to %v: set at least %v", sc.Version, sarama.V2_1_0_0)
 	}
-	if cfg.PublishTimeout > 0 && cfg.PublishTimeout < sc.Producer.Timeout {
-		p.add("Config.PublishTimeout", "is %v, but a broker may wait for its replicas for %v: what it answers later is sent again, time after time while a broker is down. Make it at least that, or Producer.Timeout in Config.Sarama shorter",
-			cfg.PublishTimeout, sc.Producer.Timeout)
-	}
 	if sc.Producer.Timeout >= sc.Net.ReadTimeout {
 		p.add("Config.Sarama", "Producer.Timeout is %v and Net.ReadTimeout is %v: make the first smaller, else answers come too late", sc.Producer.Timeout, sc.Net.ReadTimeout)
 	}

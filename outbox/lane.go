@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,13 +20,15 @@ type lane struct {
 	batch    []*row // the record batch on its way, or to be sent again; then it must stay as it is
 	sequence int32  // of batch, or of the next one
 
-	limit   int   // rows in a record batch, to find one that is refused; 0 is no limit
-	retries int   // of batch
+	limit   int // rows in a record batch, to find one that is refused; 0 is no limit
+	retries int // of batch
+	begun   time.Time
 	unclear bool  // Kafka may have batch
+	failure error // of the last attempt
 	err     error // why the lane was given up
 }
 
-// most attempts at one record batch; then the relay pauses and begins again from the table.
+// most attempts at one record batch that Kafka does not have; then the relay pauses and begins again from the table.
 const maxRetries = 4
 
 func newLanes(rows []*row, sequences map[place]int32) (lanes []*lane) {
@@ -44,10 +47,11 @@ func newLanes(rows []*row, sequences map[place]int32) (lanes []*lane) {
 
 func (l *lane) done() bool { return len(l.rows) == 0 && len(l.batch) == 0 }
 
-// openLanes are those with something to send.
-func openLanes(lanes []*lane) (open []*lane) {
+// openLanes are those with something to send: any rows until the publish time-out has passed, then batches that Kafka may have.
+func openLanes(lanes []*lane, until time.Time) (open []*lane) {
+	late := !time.Now().Before(until)
 	for _, l := range lanes {
-		if l.err == nil && !l.done() {
+		if l.err == nil && !l.done() && (l.unclear || !late) {
 			open = append(open, l)
 		}
 	}
@@ -63,7 +67,7 @@ func pause(ctx context.Context, lanes []*lane) bool {
 	if retries == 0 || ctx.Err() != nil {
 		return ctx.Err() == nil
 	}
-	timer := time.NewTimer(50 * time.Millisecond << retries)
+	timer := time.NewTimer(50 * time.Millisecond << min(retries, maxRetries))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -86,7 +90,7 @@ func (l *lane) cut(maxBytes int) {
 		}
 		n++
 	}
-	l.batch, l.rows = l.rows[:n:n], l.rows[n:]
+	l.batch, l.rows, l.begun = l.rows[:n:n], l.rows[n:], time.Now()
 }
 
 // recordBatchOverhead is what a record batch takes beside its records.
@@ -111,13 +115,19 @@ func (l *lane) answer(block *sarama.ProduceResponseBlock) {
 	}
 }
 
+// unanswered is for a batch that was sent and has no answer.
+func (l *lane) unanswered(err error) {
+	l.unclear = true
+	l.retry(err)
+}
+
 func (l *lane) acknowledged() {
 	for _, r := range l.batch {
 		r.outcome, r.err = acked, nil
 	}
 	l.sequence = int32((int64(l.sequence) + int64(len(l.batch))) % (math.MaxInt32 + 1))
 	l.limit *= 2
-	l.batch, l.retries, l.unclear = nil, 0, false
+	l.batch, l.retries, l.unclear, l.failure = nil, 0, false, nil
 }
 
 // refused looks for the row for which the record batch was refused. Nothing of it is in the log.
@@ -166,10 +176,12 @@ func (l *lane) back(rows []*row) {
 	}
 }
 
-// retry sends batch again, or what was to be in it, unless that has been tried often enough.
+// retry sends batch again, or what was to be in it, unless that has been tried often enough. A batch that Kafka may have is sent until the
+// answer is known: given up, and sent anew by another producer, it would be there twice.
 func (l *lane) retry(err error) {
 	l.retries++
-	if l.retries >= maxRetries {
+	l.failure = err
+	if l.retries >= maxRetries && !l.unclear {
 		l.giveUp(err)
 	}
 }
@@ -179,9 +191,13 @@ func (l *lane) giveUp(err error) {
 }
 
 // end says why rows are left, and tells it each of them. Rows that were left out because of one before them are not among these.
-func (l *lane) end(ctx context.Context) error {
-	if l.err == nil && !l.done() {
-		l.err = fmt.Errorf("%s[%d]: the publish time-out has passed: %w", l.place.topic, l.place.partition, context.Cause(ctx))
+func (l *lane) end() error {
+	switch {
+	case l.err != nil || l.done():
+	case l.unclear:
+		l.giveUp(fmt.Errorf("it is not known whether Kafka has a batch: %w", cmp.Or(l.failure, context.DeadlineExceeded)))
+	default:
+		l.giveUp(fmt.Errorf("the publish time-out has passed: %w", cmp.Or(l.failure, context.DeadlineExceeded)))
 	}
 	for _, r := range slices.Concat(l.batch, l.rows) {
 		r.err = l.err

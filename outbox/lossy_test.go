@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -24,10 +25,17 @@ func (l *lossy) Dial(network, address string) (net.Conn, error) {
 
 type lossyConn struct {
 	net.Conn
-	l      *lossy
-	loses  atomic.Bool
-	closed chan struct{}
-	once   atomic.Bool
+	l        *lossy
+	loses    atomic.Bool
+	deadline atomic.Pointer[time.Time]
+	closed   chan struct{}
+	once     atomic.Bool
+}
+
+// SetReadDeadline notes until when an answer can be held back.
+func (c *lossyConn) SetReadDeadline(t time.Time) error {
+	c.deadline.Store(&t)
+	return c.Conn.SetReadDeadline(t)
 }
 
 func (c *lossyConn) Write(b []byte) (int, error) {
@@ -43,8 +51,12 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 		return n, err
 	}
 	if c.l.hold {
-		<-c.closed
-		c.l.cut.Store(true)
+		select {
+		case <-c.closed:
+			c.l.cut.Store(true)
+		case <-time.After(time.Until(*c.deadline.Load())):
+			return 0, os.ErrDeadlineExceeded
+		}
 	}
 	_ = c.Conn.Close()
 	return 0, net.ErrClosed

@@ -18,11 +18,12 @@ import (
 // takes or refuses as a whole, and the next one is sent when that is known. So whatever is sent twice, by whomever, whenever, comes
 // after all that stands before it in its key: the first copies are in order.
 //
-// It is idempotent within one batch: what is sent again because a connection broke has its old sequence number. A producer that
-// has had to give up is retired: its connections are cut, so that what it has sent cannot come much later, and the next batch has a
-// new producer id.
+// It is idempotent: what is sent again because a connection broke, or because a broker did not wait for its replicas any longer, has its
+// old sequence number, by which Kafka knows it. The publish time-out does not end that. A producer that has had to give up is retired: its
+// connections are cut, so that what it has sent cannot come much later, and the next batch has a new producer id.
 type producer struct {
 	cluster *cluster
+	failing func(error)    // is told why the outcome of a batch is not known yet
 	conf    *sarama.Config // its own
 	dialer  *kafkaconf.Dialer
 	links   map[string]*sarama.Broker // by address
@@ -30,8 +31,8 @@ type producer struct {
 	next    map[place]int32 // sequence numbers
 }
 
-func newProducer(c *cluster) *producer {
-	p := &producer{cluster: c}
+func newProducer(c *cluster, failing func(error)) *producer {
+	p := &producer{cluster: c, failing: failing}
 	p.renew()
 	return p
 }
@@ -60,29 +61,43 @@ func (p *producer) close() {
 	}
 }
 
-// send sends the rows, which are in the order of their ids, and writes down what became of each. It returns when all is known, when it
-// gives up on what is not, or when ctx is done. The error is the last one that was not a row's own.
-func (p *producer) send(ctx context.Context, rows []*row) error {
+// send sends the rows, which are in the order of their ids, and writes down what became of each. It begins no record batch after until, and
+// returns when all is known, when it gives up on what is not, or when ctx is done. The error is the last one that was not a row's own.
+func (p *producer) send(ctx context.Context, rows []*row, until time.Time) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	stop := context.AfterFunc(ctx, p.dialer.End)
 	lanes := newLanes(rows, p.next)
-	for open := lanes; len(open) > 0 && pause(ctx, open); open = openLanes(lanes) {
+	for open := openLanes(lanes, until); len(open) > 0 && pause(ctx, open); open = openLanes(lanes, until) {
 		p.round(open)
+		p.tell(lanes)
 	}
 	unclear := false
 	var err error
 	for _, l := range lanes {
 		p.next[l.place] = l.sequence
 		unclear = unclear || l.unclear
-		err = cmp.Or(l.end(ctx), err)
+		err = cmp.Or(l.end(), err)
 	}
 	if !stop() || unclear {
 		p.retire()
 	}
 	return err
 }
+
+// tell tells why the outcome of a batch is not known although it was sent again and again, or has waited for long.
+func (p *producer) tell(lanes []*lane) {
+	for _, l := range lanes {
+		if l.unclear && l.err == nil && l.failure != nil && (l.retries >= maxRetries || time.Since(l.begun) > tellAfter) {
+			p.failing(fmt.Errorf("%s[%d]: %w", l.place.topic, l.place.partition, l.failure))
+			return
+		}
+	}
+}
+
+// tellAfter is how long an answer is waited for silently.
+const tellAfter = 3 * time.Second
 
 // identify asks for a producer id, if there is none. Batches are begun after it.
 func (p *producer) identify(ctx context.Context) (err error) {
@@ -201,17 +216,12 @@ func (p *producer) request(broker *sarama.Broker, lanes []*lane) {
 	}
 	for _, l := range lanes {
 		if err != nil {
-			l.unclear = true
-			l.retry(err)
-			continue
+			l.unanswered(err)
+		} else if block := res.GetBlock(l.place.topic, l.place.partition); block == nil {
+			l.unanswered(sarama.ErrIncompleteResponse)
+		} else {
+			l.answer(block)
 		}
-		block := res.GetBlock(l.place.topic, l.place.partition)
-		if block == nil {
-			l.unclear = true
-			l.retry(sarama.ErrIncompleteResponse)
-			continue
-		}
-		l.answer(block)
 	}
 }
 

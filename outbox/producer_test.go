@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -11,18 +12,20 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/outboxtest"
 )
 
 // Codes of Kafka's answers.
 const (
-	codeNotLeader         = 6
-	codeTopicForbidden    = 29
-	codeNotEnoughReplicas = 19
-	codeOutOfOrder        = 45
-	codeInvalidRecord     = 87
-	codeInvalidTimestamp  = 32
+	codeNotLeader          = 6
+	codeCoordinatorLoading = 14
+	codeTopicForbidden     = 29
+	codeNotEnoughReplicas  = 19
+	codeOutOfOrder         = 45
+	codeInvalidRecord      = 87
+	codeInvalidTimestamp   = 32
 )
 
 // contains reports whether a request has a record with that text.
@@ -177,6 +180,75 @@ func TestLostAnswerIsNotSentTwice(t *testing.T) {
 	}
 }
 
+// B34: the publish time-out does not end what Kafka needs to know a record batch again: whose answer does not come is sent until it does, and is there once.
+func TestPublishTimeoutKeepsTheProducer(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			b.insert("1", "2", "3")
+			n := &lossy{hold: true}
+			cfg := b.config(mode)
+			cfg.PublishTimeout = 100 * time.Millisecond
+			cfg.Sarama = func(c *sarama.Config) {
+				c.Producer.Timeout, c.Net.ReadTimeout = time.Second, 2*time.Second
+				c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, n
+			}
+			start(t, cfg)
+			eventually(t, "an answer is held", n.lost.Load)
+			b.insert("4") // a batch with it would be another one
+			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+			if got := b.topicHas(); got != "1 2 3 4" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// Batches have a producer id, without which Kafka could not know them again: none is sent before a broker has given one, however long that takes.
+func TestProducerIDIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(*serverstest.Broker, *kmsg.InitProducerIDRequest) (kmsg.Response, error, bool){
+		"it is refused": func(_ *serverstest.Broker, req *kmsg.InitProducerIDRequest) (kmsg.Response, error, bool) {
+			res := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+			res.ErrorCode, res.ProducerID = codeCoordinatorLoading, -1
+			return res, nil, true
+		},
+		"it is not answered": func(b *serverstest.Broker, _ *kmsg.InitProducerIDRequest) (kmsg.Response, error, bool) {
+			b.Fake.SleepControl(func() { time.Sleep(12 * time.Second) })
+			return nil, nil, false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			var asked, without atomic.Int64
+			b.b.Fake.ControlKey(22, func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+				b.b.Fake.KeepControl()
+				if asked.Add(1) > 2 {
+					return nil, nil, false //nolint:nilnil // so says kfake
+				}
+				return answer(b.b, kreq.(*kmsg.InitProducerIDRequest))
+			})
+			b.b.Fake.ControlKey(0, refusing(b.b, func(req *kmsg.ProduceRequest) (int16, bool) {
+				if id := int64(binary.BigEndian.Uint64(req.Topics[0].Partitions[0].Records[43:51])); id < 0 { //nolint:gosec // so it is encoded
+					without.Add(1)
+				}
+				return 0, false
+			}))
+			b.insert("1", "2")
+			cfg := b.config(outbox.SinglePhase)
+			cfg.Workers = 1
+			start(t, cfg)
+			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+			if asked.Load() < 3 || without.Load() > 0 {
+				t.Errorf("it asked %d times, and sent %d batches without an id", asked.Load(), without.Load())
+			}
+		})
+	}
+}
+
 // B26: a producer that has given up on a batch whose fate is not known is cut off before its rows are sent again.
 func TestProducerIsRetired(t *testing.T) {
 	t.Parallel()
@@ -187,7 +259,7 @@ func TestProducerIsRetired(t *testing.T) {
 			b.insert("1", "2", "3")
 			n := &lossy{hold: true}
 			cfg := b.config(mode)
-			cfg.PublishTimeout = time.Second
+			cfg.PublishTimeout, cfg.OutcomeTimeout = time.Second, time.Second
 			cfg.Sarama = func(c *sarama.Config) {
 				c.Producer.Timeout, c.Net.Proxy.Enable, c.Net.Proxy.Dialer = time.Second, true, n
 			}

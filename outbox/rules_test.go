@@ -243,6 +243,53 @@ func TestRowThatKillsItsRelay(t *testing.T) {
 	}
 }
 
+// A row whose relays died again and again is claimed alone, so that those around it are not taken for it.
+func TestSuspectsAreClaimedAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("1", "2", "3", "4", "5", "6")
+	b.exec("update outbox_event set claims = 5 where event_id = '2'")
+	b.exec("update outbox_event set claims = 19 where event_id = '4'")
+	b.exec("update outbox_event set claims = 4 where event_id = '5'")
+	var mu sync.Mutex
+	var sizes []int
+	cfg := b.config(outbox.TwoPhase)
+	cfg.Database = claiming{b.db, func(ids string) {
+		mu.Lock()
+		defer mu.Unlock()
+		sizes = append(sizes, strings.Count(ids, ",")+1)
+	}}
+	start(t, cfg)
+	eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+	mu.Lock()
+	defer mu.Unlock()
+	if s := fmt.Sprint(sizes); s != "[1 1 1 1 2]" || b.topicHas() != "1 2 3 4 5 6" {
+		t.Errorf("claims of %s rows; the topic has %s", s, b.topicHas())
+	}
+}
+
+// claiming is a Database that tells which rows are claimed.
+type claiming struct {
+	outbox.Database
+	claimed func(ids string)
+}
+
+func (c claiming) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
+	return c.Database.InTx(ctx, func(ctx context.Context, tx outbox.Tx) error { return f(ctx, claimingTx{tx, c.claimed}) })
+}
+
+type claimingTx struct {
+	outbox.Tx
+	claimed func(ids string)
+}
+
+func (t claimingTx) Query(ctx context.Context, sql string, args []any, row func(scan func(...any) error) error) error {
+	if strings.Contains(sql, "set status = 'PUBLISHING'") {
+		t.claimed(args[0].(string))
+	}
+	return t.Tx.Query(ctx, sql, args, row)
+}
+
 // The session's or role's own time-out may be shorter than Kafka's answer takes.
 func TestIdleTimeoutOfTheRole(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,7 @@ type running struct {
 	holds   holds
 
 	blockedLog blockedLog
+	unclear    chan error  // why a worker waits for Kafka, now and then
 	done       chan result // of workers
 	idle       []*worker
 	busy       map[int64]bool // buckets in work
@@ -53,7 +54,7 @@ func newRunning(r *Relay) *running {
 	log := r.cfg.Logger.With(slog.String("relay", r.cfg.Name))
 	run := &running{
 		Relay: r, log: log, blockedLog: blockedLog{log: log}, cluster: newCluster(r.cfg.Brokers, r.conf),
-		holds: holds{until: map[place]hold{}}, done: make(chan result), busy: map[int64]bool{}, fatal: make(chan error, 1),
+		holds: holds{until: map[place]hold{}}, done: make(chan result), busy: map[int64]bool{}, unclear: make(chan error, 1), fatal: make(chan error, 1),
 	}
 	for range r.cfg.Workers {
 		run.idle = append(run.idle, &worker{running: run})
@@ -134,6 +135,15 @@ func (r *running) loop(ctx context.Context) error {
 	}
 	r.drain()
 	return nil
+}
+
+// stuck notes that a worker waits for Kafka to make an outcome known.
+func (r *running) stuck(err error) {
+	r.status.failed(err)
+	select {
+	case r.unclear <- err:
+	default:
+	}
 }
 
 // drain waits for the workers.

@@ -1,13 +1,25 @@
 package outbox
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // singlePhase sends rows within the transaction that holds their buckets' locks, and deletes them.
 func (b *batch) singlePhase(ctx context.Context, buckets []int64) error {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout+sqlTimeout)
-	defer cancel()
+	patience := b.cfg.PublishTimeout + sqlTimeout
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(patience, func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
 	err := b.cfg.Database.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		if err := b.guard(ctx, tx, b.cfg.PublishTimeout+sqlTimeout); err != nil {
+		alive := func(ctx context.Context) error {
+			err := b.guard(ctx, tx, patience) // a statement of its own: the transaction is not idle
+			if err == nil {
+				timer.Reset(patience)
+			}
+			return err
+		}
+		if err := b.guard(ctx, tx, patience); err != nil {
 			return err
 		}
 		if err := b.lock(ctx, tx, buckets); err != nil || len(b.locked) == 0 {
@@ -20,7 +32,7 @@ func (b *batch) singlePhase(ctx context.Context, buckets []int64) error {
 			if err := b.fetched(ctx, tx, b.sql.fetch, numbers(idsOf(b.rows))); err != nil {
 				return err
 			}
-			b.send(ctx, b.cfg.PublishTimeout)
+			b.send(ctx, b.cfg.PublishTimeout, b.cfg.OutcomeTimeout, alive)
 		}
 		return b.settle(ctx, tx)
 	})

@@ -10,15 +10,16 @@ import (
 // join may be planned as a scan of the whole table. Arrays are text, so that any driver can pass them; an array of epochs has one of each
 // bucket, 0 where there is none.
 type statements struct {
-	pending, guard, lock                       string
-	candidates, fetch                          string
-	delete, publish, block                     string
-	lease, takeBack, claim                     string
-	markDelete, markPublish, giveBack, unlease string
-	cleanUp, sweep, sweepLock                  string
-	declare, mode, seed                        string
-	rights                                     []string
-	backlog, oldest                            string
+	pending, guard, lock      string
+	candidates, fetch         string
+	delete, publish, block    string
+	lease, takeBack, claim    string
+	markDelete, markPublish   [2]string // where the rows stand, and by their ids
+	giveBack, unlease         string
+	cleanUp, sweep, sweepLock string
+	declare, mode, seed       string
+	rights                    []string
+	backlog, oldest           string
 }
 
 func newStatements(t tables, mode Mode) *statements { //nolint:funlen // one text after the other
@@ -85,10 +86,11 @@ update {event} o set ` + returned("$2") + ` from s where o.id = s.id and o.statu
 update {event} o set status = 'PUBLISHING', claims = o.claims + 1, claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1],
   claimed_until = clock_timestamp() + $3::text::interval
 from c where o.ctid = c.at and o.status || '' = 'PENDING'
-returning o.id, '', o.topic, o.partition_key, o.event_id, o.payload, o.headers`),
+returning o.id, o.ctid::text, o.topic, o.partition_key, o.event_id, o.payload, o.headers`),
 
-		markDelete:  t.in(`delete from {event} o ` + ours),
-		markPublish: t.in(`update {event} o set status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null, claim_epoch = null, claimed_until = null ` + ours),
+		// where the claim has left them; those that somebody has moved since are marked by their ids
+		markDelete:  [2]string{t.in(`delete from {event} o using ` + claimedAt), t.in(`delete from {event} o ` + ours)},
+		markPublish: [2]string{t.in(`update {event} o set ` + published + ` from ` + claimedAt), t.in(`update {event} o set ` + published + ` ` + ours)},
 		// the claim is undone: nothing was wrong with the row, nor did its relay die
 		giveBack: t.in(`update {event} o set status = 'PENDING', claims = o.claims - 1, claim_epoch = null, claimed_until = null ` + ours),
 		unlease: t.in(`with c as materialized (select l.bucket from unnest($1::text::bigint[], $2::text::bigint[]) as e(bucket, epoch) join {lease} l using (bucket, epoch)
@@ -141,6 +143,12 @@ func inBucket(table string) string {
 // ours are the rows that are still claimed as they were: the others have been taken back. They are found in the order of their ids, in which
 // all lock them: guard forbids the plan that would find them in another.
 const ours = `where o.id = any($1::text::bigint[]) and o.status || '' = 'PUBLISHING' and o.claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1]`
+
+// claimedAt are those of ours that stand where they were claimed.
+const claimedAt = `unnest($1::text::bigint[], $3::text::tid[]) as m(id, at)
+where o.ctid = m.at and o.id = m.id and o.status || '' = 'PUBLISHING' and o.claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1]`
+
+const published = `status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null, claim_epoch = null, claimed_until = null`
 
 // returned is what becomes of a row whose relay has died, or lost its lease.
 func returned(most string) string {

@@ -23,7 +23,7 @@ func (b *batch) twoPhase(ctx context.Context, buckets []int64) error {
 	if len(b.rows) > 0 {
 		// the server's clock has begun to count later than ours
 		left := b.cfg.LeaseTTL - sqlTimeout/2 - time.Since(begun)
-		b.send(ctx, min(b.cfg.PublishTimeout, left))
+		b.send(ctx, min(b.cfg.PublishTimeout, left), min(b.cfg.OutcomeTimeout, left), func(context.Context) error { return nil })
 	}
 	return b.mark(ctx, leases, begun.Add(b.cfg.LeaseTTL))
 }
@@ -134,8 +134,14 @@ func (b *batch) markOnce(ctx context.Context, leases map[int64]int64) error {
 		if b.cfg.Keep <= 0 {
 			sql = b.sql.markDelete
 		}
-		if marked, err = b.ofOurs(ctx, tx, sql, sent); err != nil {
+		if marked, err = b.ofOurs(ctx, tx, sql[0], sent, textArray(placesOf(sent))); err != nil {
 			return err
+		}
+		if marked < int64(len(sent)) {
+			n, err := b.ofOurs(ctx, tx, sql[1], sent)
+			if marked += n; err != nil {
+				return err
+			}
 		}
 		if err := b.block(ctx, tx); err != nil {
 			return err
@@ -167,11 +173,11 @@ func (b *batch) open() (list []*row) {
 }
 
 // ofOurs runs a statement for those of the rows that have not been taken back.
-func (b *batch) ofOurs(ctx context.Context, tx Tx, sql string, rows []*row) (int64, error) {
+func (b *batch) ofOurs(ctx context.Context, tx Tx, sql string, rows []*row, more ...any) (int64, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	return tx.Exec(ctx, sql, numbers(idsOf(rows)), numbers(epochsByBucket(rows)))
+	return tx.Exec(ctx, sql, append([]any{numbers(idsOf(rows)), numbers(epochsByBucket(rows))}, more...)...)
 }
 
 func (b *batch) unlease(ctx context.Context, tx Tx, leases map[int64]int64) error {

@@ -78,7 +78,7 @@ func (c *Config) validateNumbers(p *problems) {
 		}
 	}
 	for field, d := range map[string]time.Duration{
-		"Config.PublishTimeout": c.PublishTimeout, "Config.LeaseTTL": c.LeaseTTL, "Config.PollInterval": c.PollInterval, "Config.IdleInterval": c.IdleInterval,
+		"Config.PublishTimeout": c.PublishTimeout, "Config.OutcomeTimeout": c.OutcomeTimeout, "Config.LeaseTTL": c.LeaseTTL, "Config.PollInterval": c.PollInterval, "Config.IdleInterval": c.IdleInterval,
 	} {
 		if d < 0 {
 			p.add(field, "is %v: leave it out, or make it positive", d)
@@ -89,6 +89,9 @@ func (c *Config) validateNumbers(p *problems) {
 	}
 	if c.IdleInterval < c.PollInterval {
 		p.add("Config.IdleInterval", "is %v and Config.PollInterval is %v: make the first larger", c.IdleInterval, c.PollInterval)
+	}
+	if c.OutcomeTimeout < c.PublishTimeout {
+		p.add("Config.OutcomeTimeout", "is %v and Config.PublishTimeout is %v: make the first at least as long", c.OutcomeTimeout, c.PublishTimeout)
 	}
 	if least := 2*c.PublishTimeout + sqlTimeout; c.Mode == TwoPhase && c.LeaseTTL < least {
 		p.add("Config.LeaseTTL", "is %v, but a batch may take PublishTimeout (%v) and the database: make it at least %v", c.LeaseTTL, c.PublishTimeout, least)

@@ -21,11 +21,11 @@ type worker struct {
 
 // batch sends what stands in the buckets, or some of it. What has begun is not cut short by the end of ctx, but by deadlines of its own.
 func (w *worker) batch(ctx context.Context, buckets []int64) (res result) {
+	b := &batch{worker: w, stopping: ctx, held: keys{}}
 	ctx = context.WithoutCancel(ctx)
 	if w.producer == nil {
-		w.producer = newProducer(w.cluster)
+		w.producer = newProducer(w.cluster, w.stuck)
 	}
-	b := &batch{worker: w, held: keys{}}
 	if err := w.producer.identify(ctx); err != nil { // before anything is locked
 		b.kafka = err
 	} else if w.cfg.Mode == TwoPhase {
@@ -39,17 +39,18 @@ func (w *worker) batch(ctx context.Context, buckets []int64) (res result) {
 // batch is the rows that a worker has in work.
 type batch struct {
 	*worker
-	locked []int64
-	barren []int64       // of these, buckets of whose rows none can be sent
-	took   time.Duration // to look for rows
-	full   bool
-	rows   []*row // to be sent, in the order of their ids
-	unsent []*row // claimed, but behind a row that is somebody else's
-	failed []*row // never to be sent as they are
-	marked int    // how many of those are BLOCKED already
-	held   keys   // of which nothing may be sent any more
-	kafka  error  // the last one that was not a row's own
-	dbErr  error
+	stopping context.Context //nolint:containedctx // done when the relay is to stop; the batch is not cut short by it
+	locked   []int64
+	barren   []int64       // of these, buckets of whose rows none can be sent
+	took     time.Duration // to look for rows
+	full     bool
+	rows     []*row // to be sent, in the order of their ids
+	unsent   []*row // claimed, but behind a row that is somebody else's
+	failed   []*row // never to be sent as they are
+	marked   int    // how many of those are BLOCKED already
+	held     keys   // of which nothing may be sent any more
+	kafka    error  // the last one that was not a row's own
+	dbErr    error
 }
 
 func (b *batch) result(buckets []int64) result {
@@ -280,12 +281,17 @@ func (b *batch) sift(missing map[int64]*row) {
 	b.rows = send
 }
 
-// send sends the rows and sorts out what failed.
-func (b *batch) send(ctx context.Context, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// send sends the rows and sorts out what failed. Kafka has until the publish time-out, and for batches of which it is not known whether it has
+// them until the end of outcome, unless the relay is to stop. Meanwhile alive is called from time to time; nothing more is sent if it fails.
+func (b *batch) send(ctx context.Context, publish, outcome time.Duration, alive func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, outcome)
 	defer cancel()
+	until := time.Now().Add(publish)
+	defer context.AfterFunc(b.stopping, func() { time.AfterFunc(time.Until(until), cancel) })()
 	end := b.startSpans(ctx)
-	err := b.producer.send(ctx, b.rows)
+	sent := make(chan error, 1)
+	go func() { sent <- b.producer.send(ctx, b.rows, until) }()
+	err := b.await(ctx, cancel, sent, alive)
 	end(err)
 	b.kafka = cmp.Or(err, b.kafka)
 	places := map[place]bool{}
@@ -304,6 +310,22 @@ func (b *batch) send(ctx context.Context, timeout time.Duration) {
 			b.holds.add(p)
 		} else {
 			b.holds.release(p)
+		}
+	}
+}
+
+// await waits until all is sent that can be.
+func (b *batch) await(ctx context.Context, cancel func(), sent <-chan error, alive func(context.Context) error) error {
+	tick := time.NewTicker(b.cfg.PublishTimeout)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-sent:
+			return err
+		case <-tick.C:
+			if alive(ctx) != nil {
+				cancel()
+			}
 		}
 	}
 }

@@ -24,27 +24,33 @@ import (
 // relayed is an outbox, its relay, and a topic on the cluster.
 type relayed struct {
 	t     *testing.T
+	name  string
 	mode  outbox.Mode
 	addrs []string
 	topic string
 	pool  *pgxpool.Pool
 	relay *outbox.Relay
+	pause time.Duration // between events that are written
 	log   childtest.Output
 
 	order map[string][]string // what was committed, by key
 }
 
-func newRelayed(t *testing.T, mode outbox.Mode, brokers []string, topic string) *relayed {
+func newRelayed(t *testing.T, mode outbox.Mode, brokers []string, topic string, edit ...func(*outbox.Config)) *relayed {
 	t.Helper()
-	r := &relayed{t: t, mode: mode, addrs: brokers, topic: topic, pool: serverstest.Pool(t), order: map[string][]string{}}
+	r := &relayed{t: t, name: string(mode), mode: mode, addrs: brokers, topic: topic, pause: 5 * time.Millisecond, pool: serverstest.Pool(t), order: map[string][]string{}}
 	must(t, schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
 		_, err := r.pool.Exec(ctx, sql)
 		return err
 	}, nil, schema.Outbox))
-	var err error
-	r.relay, err = outbox.New(outbox.Config{
+	cfg := outbox.Config{
 		Database: pgxoutbox.NewDatabase(r.pool), Brokers: brokers, Mode: mode, Keep: time.Hour, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
-	})
+	}
+	for _, f := range edit {
+		f(&cfg)
+	}
+	var err error
+	r.relay, err = outbox.New(cfg)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -68,7 +74,7 @@ func (r *relayed) feed(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(r.pause):
 		}
 		key, id := fmt.Sprint("key ", n%20), outbox.NewID()
 		err := pgx.BeginFunc(context.Background(), r.pool, func(tx pgx.Tx) error {
@@ -111,7 +117,7 @@ func (r *relayed) judge() {
 			r.t.Errorf("%s: %s has %d events in the topic, of %d, or another order", r.mode, key, len(got[key]), len(want))
 		}
 	}
-	r.t.Logf("%s: %d events, %d sent again", r.mode, r.value("select count(*) from outbox_event"), repeated)
+	r.t.Logf("%s: %d events, %d sent again", r.name, r.value("select count(*) from outbox_event"), repeated)
 }
 
 // The leader of a relay's partition is killed, and then all brokers are, while events are written: no row is blamed for it, the first copies of
