@@ -26,6 +26,8 @@ type topic struct {
 	limit     time.Duration // of an attempt, 0 for none
 	onStuck   OnStuck
 
+	sameEventsAs string // Topic.SameEventsAs
+
 	start      Start
 	outOfRange OutOfRange
 
@@ -40,6 +42,7 @@ type topic struct {
 	totals topicTotals
 
 	links     []Handler // all links of the chain and its branches
+	effects   []string  // the names under which they are recorded
 	assignees []Assignee
 }
 
@@ -49,7 +52,7 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	tp := &topic{
 		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
 		order: t.Order, limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
-		partitionMessages: cfg.Limits.PartitionMessages, errorText: cfg.ErrorText,
+		partitionMessages: cfg.Limits.PartitionMessages, errorText: cfg.ErrorText, sameEventsAs: t.SameEventsAs,
 	}
 	if t.ProcessingLimit == 0 {
 		tp.limit = DefaultProcessingLimit
@@ -90,7 +93,7 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	if err != nil {
 		return fmt.Errorf("%w; Config.Middleware comes first", err)
 	}
-	t.chain, t.links = links[0], allLinks(links)
+	t.chain, t.links, t.effects = links[0], allLinks(links), effectNames(t.consumer, links)
 	for _, h := range t.links {
 		if _, checks := h.(Checker); checks && embedsConsumer(reflect.TypeOf(h)) {
 			return fmt.Errorf("the handler %T embeds *consumer.Consumer, whose Check becomes the handler's and would ask itself for ever: give the field a name", h)

@@ -97,6 +97,11 @@ type Topic struct {
 	// is "group/topic". Changing it, or the group's or the topic's name while it is unset, applies redelivered events again.
 	Consumer string
 
+	// SameEventsAs names another topic whose events come in this one too, under the same ids: this one is a copy of it, its successor, or
+	// a retry topic. Then both have the same Consumer, and an event takes effect once, wherever it comes from. New refuses two topics with
+	// one Consumer otherwise: two different events with equal ids would be taken for one. Default: the topic has events of its own.
+	SameEventsAs string
+
 	// EventID tells what identifies the event, however often it is produced or delivered: HeaderID, CloudEventID, JSONID,
 	// UniqueKeyID, OffsetID, a CompositeID of several, or a function of your own, which must be safe for concurrent use, must
 	// give one message the same id in every process and at any time, and must not write to the message. Default:

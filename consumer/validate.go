@@ -46,6 +46,7 @@ func validate(cfg Config, st *strategy) (map[string]*topic, *sarama.Config, erro
 	notNegative(&p, "Config.StallTimeout", cfg.StallTimeout)
 	cfg.Limits.validate(&p)
 	topics := validateTopics(&p, cfg)
+	validateEffectNames(&p, topics)
 	validateGroup(&p, cfg)
 	sc := saramaConfig(&p, cfg, st)
 	return topics, sc, errors.Join(p...)

@@ -96,7 +96,7 @@ func RetryTopics[Tx any](store dedupstore.Store[Tx], events Events[Tx], topic st
 	topics := map[string]consumer.Topic{topic: own}
 	for i, s := range r.stages {
 		again := t
-		again.EventID = consumer.HeaderID(RetryEventHeader)
+		again.EventID, again.SameEventsAs = consumer.HeaderID(RetryEventHeader), cmp.Or(t.SameEventsAs, topic)
 		again.Order, again.Start, again.OutOfRange = consumer.Unordered, consumer.Topic{}.Start, consumer.Topic{}.OutOfRange
 		links := []consumer.Middleware{s.wait}
 		if i+1 < len(r.stages) {

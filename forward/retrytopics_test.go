@@ -62,6 +62,9 @@ func TestRetryTopicsEntries(t *testing.T) {
 		if got.Consumer != want.Consumer || got.Order != want.Order || got.Workers != 7 || got.OnFailure != consumer.Stop || got.OnStuck != consumer.LeaveGroup || got.ProcessingLimit != time.Minute {
 			t.Errorf("%s: %+v", name, got)
 		}
+		if want := map[bool]string{true: "", false: "orders"}[name == "orders"]; got.SameEventsAs != want {
+			t.Errorf("%s has the same events as %q, want %q", name, got.SameEventsAs, want)
+		}
 		if (got.EventID == nil) != (name == "orders") {
 			t.Errorf("%s takes its ids from elsewhere", name)
 		}

@@ -54,7 +54,8 @@ var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
 // DeadLetter returns a middleware that takes a message out of the way for which no attempt will help (consumer.Permanent), or whose
 // attempts have all failed (*consumer.GaveUp, which Retry inside it returns). It writes a dead letter through dead, in one transaction
 // of store with the record of the event: then the message has taken its effect, and its offset may be committed. store must be that
-// of the Dedup inside, or one on the same table. Other errors pass.
+// of the Dedup inside, or one on the same table: elsewhere the record would not keep the handler from running after its dead letter.
+// Other errors pass.
 //
 // The record's key is that of Dedup, msg.Consumer and msg.EventID. Where there is no id that can be recorded, it is the message's place:
 // see deadletter.Place, or deadletter.PlaceUUID where the table refuses that, because its ids are UUIDs. If the key was recorded before, the effect is there already, or the dead letter was written by an earlier
@@ -68,7 +69,8 @@ var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
 // takes, the message stays and is tried again, after 1 s, then twice as long each time up to 1 min: the answer is a
 // consumer.RetryAfter, so that OnFailure does not see it.
 //
-// Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker, and dead if it is a deadletter.TxChecker.
+// Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker, and dead if it is a deadletter.TxChecker. It
+// refuses a store that records elsewhere than the Dedup inside, where both can tell (dedupstore.Identifier).
 func DeadLetter[Tx any](store dedupstore.Store[Tx], dead deadletter.Writer[Tx], cfg *DeadLetterConfig) consumer.Middleware {
 	d := &deadLetter[Tx]{store: store, dead: dead}
 	if cfg != nil {
@@ -98,6 +100,7 @@ type deadLetter[Tx any] struct {
 	invalid error // what is wrong with the configuration
 
 	declared
+	inside
 	turns *turns
 	storm seldom // says that they come too fast
 	stuck seldom // says that they cannot be written
@@ -137,6 +140,9 @@ func (d *deadLetter[Tx]) Check(ctx context.Context) error {
 		return d.invalid
 	}
 	if err := errors.Join(checkIfAble(ctx, d.store), checkIfAble(ctx, d.dead)); err != nil {
+		return err
+	}
+	if err := d.checkSameTable(ctx, d.store); err != nil {
 		return err
 	}
 	return checkInTx(ctx, d.store, d.dead)

@@ -95,9 +95,13 @@ func (d *dedup[Tx]) Group() int {
 // StoreType tells the consumer's first line in the log what it records in.
 func (d *dedup[Tx]) StoreType() string { return fmt.Sprintf("%T", d.store) }
 
+// recordsIn implements recorder.
+func (d *dedup[Tx]) recordsIn() any { return d.store }
+
 // Validate implements consumer.Validator.
-func (d *dedup[Tx]) Validate([]consumer.Handler) error {
+func (d *dedup[Tx]) Validate(outside []consumer.Handler) error {
 	d.declare()
+	tellOutside(outside, d)
 	return d.invalid
 }
 

@@ -118,6 +118,15 @@ func (s *sequence) Branches() [][]consumer.Handler {
 	return branches
 }
 
+// EffectNames tells consumer.New under which names the steps record.
+func (s *sequence) EffectNames(consumer string) []string {
+	names := make([]string, 0, len(s.steps))
+	for _, st := range s.steps {
+		names = append(names, st.consumer(consumer))
+	}
+	return names
+}
+
 // Handle implements consumer.Handler.
 func (s *sequence) Handle(ctx context.Context, msg *consumer.Message) error {
 	if s.invalid != nil {
@@ -154,10 +163,13 @@ func (s *sequence) Handle(ctx context.Context, msg *consumer.Message) error {
 	return nil
 }
 
+// consumer names the effect of the step of a topic's consumer.
+func (st step) consumer(topic string) string { return topic + "/" + st.name }
+
 // message is the step's own copy of msg.
 func (st step) message(msg *consumer.Message, f failure) *consumer.Message {
 	m := *msg
-	m.Consumer = msg.Consumer + "/" + st.name
+	m.Consumer = st.consumer(msg.Consumer)
 	m.Attempt, m.FirstAttempt, m.LastError = f.attempts+1, f.first, f.last
 	if f.attempts == 0 {
 		m.FirstAttempt = time.Now()

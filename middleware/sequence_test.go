@@ -108,6 +108,20 @@ func TestSequenceRunsStepsOnItsOwnCopies(t *testing.T) {
 }
 
 // A step's failures are its own: what Retry sees of a step is not made worse by another one.
+// A topic must not record under the name of a step of another one.
+func TestSequenceNamesItsEffects(t *testing.T) {
+	t.Parallel()
+	inner := middleware.Sequence(middleware.Step{Name: "mail", Handler: returning(nil)})
+	steps := middleware.Sequence(middleware.Step{Name: "ledger", Handler: returning(nil)}, middleware.Step{Name: "notify", Handler: inner})
+	for name, refused := range map[string]bool{"c/ledger": true, "c/notify": true, "c/notify/mail": true, "c/mail": false, "c/other": false, "ledger": false} {
+		cfg := topics(consumer.Topic{Consumer: "c", Handler: steps})
+		cfg.Topics["other"] = consumer.Topic{Consumer: name, Handler: returning(nil)}
+		if _, err := consumer.New(cfg); (err != nil) != refused {
+			t.Errorf("%s: %v, want an error: %v", name, err, refused)
+		}
+	}
+}
+
 func TestSequenceCountsAttemptsPerStep(t *testing.T) {
 	t.Parallel()
 	e := newEffects()

@@ -88,5 +88,8 @@ func (s *Store) Forget(ctx context.Context, tx bun.Tx, key dedupstore.Key) error
 // prepares what bun gives it. It connects, looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
 
+// Identity implements dedupstore.Identifier.
+func (s *Store) Identity(ctx context.Context) (string, error) { return s.store.Identity(ctx) }
+
 // Group implements dedupstore.Grouper.
 func (s *Store) Group() int { return s.store.Group() }

@@ -49,6 +49,9 @@ func (s *Store) Recorded(key dedupstore.Key) bool {
 	return s.recorded[key]
 }
 
+// Identity implements dedupstore.Identifier.
+func (s *Store) Identity(context.Context) (string, error) { return fmt.Sprintf("memory/%p", s), nil }
+
 // Once implements dedupstore.Store.
 func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx *Tx) error) (ran bool, err error) {
 	if err := key.Validate(); err != nil {

@@ -28,6 +28,7 @@ var (
 	_ dedupstore.Store[pgx.Tx]     = (*Store)(nil)
 	_ dedupstore.Forgetter[pgx.Tx] = (*Store)(nil)
 	_ dedupstore.Checker           = (*Store)(nil)
+	_ dedupstore.Identifier        = (*Store)(nil)
 )
 
 // New returns a Store on pool, which stays the caller's to close, after the last Once has returned. It does no input or
@@ -250,6 +251,22 @@ func (s *Store) rollback(ctx context.Context, tx pgx.Tx) {
 	limited := s.ends.start(context.WithoutCancel(ctx))
 	defer s.ends.stop(limited)
 	_ = tx.Rollback(limited)
+}
+
+// Identity implements dedupstore.Identifier.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	if err := s.sql.Invalid(s.invalid, nil); err != nil {
+		return "", err
+	}
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Release()
+	if err := s.sql.Locate(ctx, query(conn.Conn())); err != nil {
+		return "", s.giveUp(ctx, conn.Conn(), err)
+	}
+	return s.sql.Identity(ctx, query(conn.Conn()))
 }
 
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,

@@ -60,6 +60,7 @@ var (
 	_ dedupstore.Store[*sql.Tx]      = (*Store)(nil)
 	_ dedupstore.Forgetter[*sql.Tx]  = (*Store)(nil)
 	_ dedupstore.Checker             = (*Store)(nil)
+	_ dedupstore.Identifier          = (*Store)(nil)
 	_ dedupstore.Transactor[*sql.Tx] = (*Store)(nil)
 )
 
@@ -104,6 +105,9 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, key dedupstore.Key) erro
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,
 // looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
+
+// Identity implements dedupstore.Identifier.
+func (s *Store) Identity(ctx context.Context) (string, error) { return s.store.Identity(ctx) }
 
 // Group implements dedupstore.Grouper.
 func (s *Store) Group() int { return s.store.Group() }

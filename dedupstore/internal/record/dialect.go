@@ -20,6 +20,9 @@ type Dialect interface {
 	// Statements returns the texts to send.
 	Statements(form Form) *Statements
 
+	// Identity tells the table from all others, or is empty.
+	Identity(ctx context.Context, ask Query) (string, error)
+
 	// Examine reports all that is wrong with the table in one error, with the SQL to run.
 	Examine(ctx context.Context, ask Query) error
 }

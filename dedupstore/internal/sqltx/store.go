@@ -175,6 +175,22 @@ func (s *Store[T]) Check(ctx context.Context) error {
 	return s.driver.Check(ctx, c.ask)
 }
 
+// Identity implements dedupstore.Identifier.
+func (s *Store[T]) Identity(ctx context.Context) (string, error) {
+	if err := s.dialect.Invalid(s.invalid, nil); err != nil {
+		return "", err
+	}
+	c, err := s.open(ctx, func() {})
+	if err != nil {
+		return "", s.dialect.ConnectError(err)
+	}
+	defer c.close()
+	if err := s.dialect.Locate(ctx, c.ask); err != nil {
+		return "", s.located(c, err)
+	}
+	return s.dialect.Identity(ctx, c.ask)
+}
+
 // catchUp waits until ctx says that its deadline has passed, if it has: a socket with the same deadline may be quicker.
 func catchUp(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
