@@ -99,6 +99,24 @@ func TestRowDeletedWhileItIsSent(t *testing.T) {
 	}
 }
 
+// A row that is changed by hand while a two-phase relay sends it, so that it stands elsewhere in the table, is marked all the same, once; another row
+// that stands in its place by then is not.
+func TestRowMovedWhileItIsSent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("1", "2", "3")
+	cfg := b.config(outbox.TwoPhase)
+	cfg.Keep = time.Hour
+	cfg.Database = &hooked{Database: b.db, once: true, before: func(string) {
+		b.exec("update outbox_event set created_at = created_at where event_id = '2'")
+	}}
+	r := start(t, cfg)
+	eventually(t, "all are marked", func() bool { return b.rows("status = 'PUBLISHED'") == 3 && r.Status().Published == 3 })
+	if s := r.Status(); s.LeaseLost != 0 || b.topicHas() != "1 2 3" {
+		t.Errorf("%d lost, the topic has %s", s.LeaseLost, b.topicHas())
+	}
+}
+
 // Write refuses 10,000 headers. A row that has them all the same, written by other hands, is sent as it is: Kafka's limit is in bytes.
 func TestRowOfTenThousandHeaders(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ type parked struct {
 	seen  bucketFacts // by the poll before the last look at its rows; the zero one is not known
 	until time.Time
 	wait  time.Duration
+	took  time.Duration // to look at its rows
 }
 
 // bucketFacts are what a poll tells of a bucket that is parked.
@@ -25,7 +26,8 @@ type bucketFacts struct {
 	sum     string // of their numbers
 }
 
-// A parked bucket is looked at again after 1 s, then 2 s, up to 10 s, and after a hundred times what the look took, up to a minute.
+// A parked bucket is looked at again after 1 s, then 2 s, up to 10 s, and after a hundred times what a look at all parked buckets takes, up to a
+// minute: however many they are, they cost a hundredth of a session.
 const (
 	leastParked = time.Second
 	mostParked  = 10 * time.Second
@@ -56,6 +58,7 @@ func (p parking) open(bucket int64, now bucketFacts, fresh bool) bool {
 
 // looked notes a batch of the locked buckets. barren are those of whose rows none could be sent.
 func (p parking) looked(locked, barren []int64, took time.Duration) {
+	took /= time.Duration(max(1, len(locked)))
 	for _, bucket := range locked {
 		if !slices.Contains(barren, bucket) {
 			delete(p, bucket)
@@ -66,7 +69,15 @@ func (p parking) looked(locked, barren []int64, took time.Duration) {
 			one = &parked{}
 			p[bucket] = one
 		}
-		one.wait = min(mostParked, max(leastParked, 2*one.wait))
-		one.until = time.Now().Add(max(one.wait, min(longParked, 100*took)))
+		one.wait, one.took = min(mostParked, max(leastParked, 2*one.wait)), took
+		one.until = time.Now().Add(max(one.wait, min(longParked, 100*p.took())))
 	}
+}
+
+// took is how long a look at all of them takes.
+func (p parking) took() (sum time.Duration) {
+	for _, one := range p {
+		sum += one.took
+	}
+	return sum
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -139,5 +140,40 @@ func TestTableOfAnOldVersion(t *testing.T) {
 	must(t, err)
 	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "schema.Outbox") {
 		t.Errorf("Run() = %v", err)
+	}
+}
+
+// A row whose partition takes nothing now holds up its key, also what goes to another partition.
+func TestKeyWaitsForItsOtherPartition(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 2)
+			var refused atomic.Int64
+			var takes atomic.Bool
+			b.b.Fake.ControlKey(0, refusing(b.b, func(req *kmsg.ProduceRequest) (int16, bool) {
+				refuse := !takes.Load() && contains(req, "the first")
+				if refuse {
+					refused.Add(1)
+				}
+				return codeNotEnoughReplicas, refuse
+			}))
+			must(t, b.write(t.Context(), commit,
+				outbox.Event{ID: "1", Topic: b.topic, Key: []byte("k"), Value: []byte("the first"), Partition: new(int32(0))},
+				outbox.Event{ID: "2", Topic: b.topic, Key: []byte("k"), Partition: new(int32(1))},
+				outbox.Event{ID: "3", Topic: b.topic, Key: []byte("l"), Partition: new(int32(1))}))
+			start(t, b.config(mode))
+			eventually(t, "the other key is sent", func() bool { return b.rows("event_id = '3'") == 0 })
+			eventually(t, "the first is tried again and again", func() bool { return refused.Load() >= 12 })
+			if got := b.topicHas(); got != "3" {
+				t.Errorf("the topic has %s", got)
+			}
+			takes.Store(true)
+			eventually(t, "all are sent", func() bool { return b.rows("true") == 0 })
+			if got := b.topicHas(); !strings.Contains(got, "1") || !strings.Contains(got, "2") {
+				t.Errorf("the topic has %s", got)
+			}
+		})
 	}
 }

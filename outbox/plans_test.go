@@ -154,8 +154,7 @@ func TestPlansWithAnyStatistics(t *testing.T) {
 			b.exec("update outbox_event set status = 'PUBLISHED', published_at = clock_timestamp()")
 			fill(b, "PENDING", 1, waiting)
 		},
-		"of this table": func(b *bench) {
-			fill(b, "PUBLISHED", 1, sent)
+		"of this table": func(b *bench) { // which is small: to read all of it looks cheap
 			fill(b, "PENDING", 1, waiting)
 			b.exec("vacuum analyze outbox_event")
 		},

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,6 +207,49 @@ func TestPublishTimeoutKeepsTheProducer(t *testing.T) {
 	}
 }
 
+// While the outcome of a batch is not known, Status says why, and the claim lasts: the transaction is not idle. A relay that is to stop waits no
+// longer than the publish time-out, and gives its rows back.
+func TestStopWhileAnOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			var kafka line
+			cfg := b.config(mode)
+			cfg.PublishTimeout, cfg.OutcomeTimeout = time.Second, time.Minute
+			cfg.Sarama = func(c *sarama.Config) {
+				c.Producer.Timeout, c.Net.ReadTimeout = time.Second, 2*time.Second
+				c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, &kafka
+			}
+			r, stop := run(t, cfg)
+			stop = sync.OnceFunc(stop)
+			t.Cleanup(stop)
+			b.insert("1")
+			eventually(t, "it does its work", func() bool { return b.rows("true") == 0 })
+			kafka.frozen.Store(true)
+			b.insert("2")
+			eventually(t, "Status says that Kafka does not answer", func() bool { return r.Status().Paused })
+			time.Sleep(14 * time.Second) // longer than what the server allows a transaction that is idle
+			held := "select count(*) from pg_locks where locktype = 'advisory' and granted and classid::bigint = (hashoid('outbox_event'::regclass)::bigint & 4294967295) and database = (select oid from pg_database where datname = current_database())"
+			if mode == outbox.TwoPhase {
+				held = "select count(*) from outbox_lease where leased_until > clock_timestamp()"
+			}
+			if n := value[int](b.fixture, held); n == 0 {
+				t.Error("the claim is gone")
+			}
+			began := time.Now()
+			stop()
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it stopped after %v", took)
+			}
+			if n := b.rows("status = 'PENDING' and claims = 0 and event_id = '2'"); n != 1 {
+				t.Error("the row was not given back")
+			}
+		})
+	}
+}
+
 // Batches have a producer id, without which Kafka could not know them again: none is sent before a broker has given one, however long that takes.
 func TestProducerIDIsWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -217,7 +261,7 @@ func TestProducerIDIsWaitedFor(t *testing.T) {
 		},
 		"it is not answered": func(b *serverstest.Broker, _ *kmsg.InitProducerIDRequest) (kmsg.Response, error, bool) {
 			b.Fake.SleepControl(func() { time.Sleep(12 * time.Second) })
-			return nil, nil, false
+			return nil, nil, false //nolint:nilnil // so says kfake
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +276,7 @@ func TestProducerIDIsWaitedFor(t *testing.T) {
 				return answer(b.b, kreq.(*kmsg.InitProducerIDRequest))
 			})
 			b.b.Fake.ControlKey(0, refusing(b.b, func(req *kmsg.ProduceRequest) (int16, bool) {
-				if id := int64(binary.BigEndian.Uint64(req.Topics[0].Partitions[0].Records[43:51])); id < 0 { //nolint:gosec // so it is encoded
+				if id := int64(binary.BigEndian.Uint64(req.Topics[0].Partitions[0].Records[43:51])); id < 0 {
 					without.Add(1)
 				}
 				return 0, false

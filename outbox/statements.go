@@ -89,8 +89,8 @@ from c where o.ctid = c.at and o.status || '' = 'PENDING'
 returning o.id, o.ctid::text, o.topic, o.partition_key, o.event_id, o.payload, o.headers`),
 
 		// where the claim has left them; those that somebody has moved since are marked by their ids
-		markDelete:  [2]string{t.in(`delete from {event} o using ` + claimedAt), t.in(`delete from {event} o ` + ours)},
-		markPublish: [2]string{t.in(`update {event} o set ` + published + ` from ` + claimedAt), t.in(`update {event} o set ` + published + ` ` + ours)},
+		markDelete:  [2]string{t.in(`delete from {event} o ` + claimedAt), t.in(`delete from {event} o ` + ours)},
+		markPublish: [2]string{t.in(`update {event} o set ` + published + ` ` + claimedAt), t.in(`update {event} o set ` + published + ` ` + ours)},
 		// the claim is undone: nothing was wrong with the row, nor did its relay die
 		giveBack: t.in(`update {event} o set status = 'PENDING', claims = o.claims - 1, claim_epoch = null, claimed_until = null ` + ours),
 		unlease: t.in(`with c as materialized (select l.bucket from unnest($1::text::bigint[], $2::text::bigint[]) as e(bucket, epoch) join {lease} l using (bucket, epoch)
@@ -144,9 +144,9 @@ func inBucket(table string) string {
 // all lock them: guard forbids the plan that would find them in another.
 const ours = `where o.id = any($1::text::bigint[]) and o.status || '' = 'PUBLISHING' and o.claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1]`
 
-// claimedAt are those of ours that stand where they were claimed.
-const claimedAt = `unnest($1::text::bigint[], $3::text::tid[]) as m(id, at)
-where o.ctid = m.at and o.id = m.id and o.status || '' = 'PUBLISHING' and o.claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1]`
+// claimedAt are those of ours that stand where they were claimed. The ids are only compared: coalesce keeps the planner from a join.
+const claimedAt = `where o.ctid = any($1::text::tid[]) and coalesce(o.id in (select unnest($3::text::bigint[])), false)
+  and o.status || '' = 'PUBLISHING' and o.claim_epoch = ((select $2::text::bigint[]))[o.bucket + 1]`
 
 const published = `status = 'PUBLISHED', published_at = clock_timestamp(), last_error = null, claim_epoch = null, claimed_until = null`
 

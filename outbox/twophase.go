@@ -134,14 +134,8 @@ func (b *batch) markOnce(ctx context.Context, leases map[int64]int64) error {
 		if b.cfg.Keep <= 0 {
 			sql = b.sql.markDelete
 		}
-		if marked, err = b.ofOurs(ctx, tx, sql[0], sent, textArray(placesOf(sent))); err != nil {
+		if marked, err = b.markSent(ctx, tx, sql, sent); err != nil {
 			return err
-		}
-		if marked < int64(len(sent)) {
-			n, err := b.ofOurs(ctx, tx, sql[1], sent)
-			if marked += n; err != nil {
-				return err
-			}
 		}
 		if err := b.block(ctx, tx); err != nil {
 			return err
@@ -162,6 +156,19 @@ func (b *batch) markOnce(ctx context.Context, leases map[int64]int64) error {
 	return nil
 }
 
+// markSent marks rows where the claim has left them, and by their ids those that somebody has moved.
+func (b *batch) markSent(ctx context.Context, tx Tx, sql [2]string, sent []*row) (int64, error) {
+	if len(sent) == 0 {
+		return 0, nil
+	}
+	marked, err := tx.Exec(ctx, sql[0], textArray(placesOf(sent)), numbers(epochsByBucket(sent)), numbers(idsOf(sent)))
+	if err != nil || marked == int64(len(sent)) {
+		return marked, err
+	}
+	n, err := b.ofOurs(ctx, tx, sql[1], sent)
+	return marked + n, err
+}
+
 // open are the rows of which it is not known that Kafka has them.
 func (b *batch) open() (list []*row) {
 	for _, r := range b.rows {
@@ -173,11 +180,11 @@ func (b *batch) open() (list []*row) {
 }
 
 // ofOurs runs a statement for those of the rows that have not been taken back.
-func (b *batch) ofOurs(ctx context.Context, tx Tx, sql string, rows []*row, more ...any) (int64, error) {
+func (b *batch) ofOurs(ctx context.Context, tx Tx, sql string, rows []*row) (int64, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	return tx.Exec(ctx, sql, append([]any{numbers(idsOf(rows)), numbers(epochsByBucket(rows))}, more...)...)
+	return tx.Exec(ctx, sql, numbers(idsOf(rows)), numbers(epochsByBucket(rows)))
 }
 
 func (b *batch) unlease(ctx context.Context, tx Tx, leases map[int64]int64) error {

@@ -73,7 +73,7 @@ var deadRedrive = command{
 						return err
 					}
 				}
-				return c.deadDone(redrive(ctx, env, db, w, &cfg, *maxBytes))
+				return c.deadDone(redrive(ctx, env, db, w, &cfg, *maxBytes, len(c.ids)))
 			})
 		}
 	},
@@ -87,15 +87,22 @@ func unlimited(flags *flag.FlagSet) {
 	_ = timeout.Value.Set(timeout.DefValue)
 }
 
-func redrive(ctx context.Context, env *environment, db *sql.DB, w *wanted, cfg *forward.RedriveConfig, maxBytes int) error {
+func redrive(ctx context.Context, env *environment, db *sql.DB, w *wanted, cfg *forward.RedriveConfig, maxBytes, total int) error {
 	store := sqlstore.New(db, w.dialect, &sqlstore.Config{Schema: w.cfg.Schema, Table: w.cfg.Tables["processed_event"]})
 	events := sqloutbox.NewWriter(&outbox.WriterConfig{Tables: w.cfg, MaxBytes: maxBytes})
-	cfg.Each = func(rec *deadletter.Record, err error) { showRedrive(env.stdout, rec, err) }
-	report, err := forward.Redrive(ctx, store, tableOf(db, w), events, cfg)
 	done := "published"
 	if cfg.DryRun {
 		done = "would be published"
 	}
+	show, end := progress(env, "looked at", int64(total))
+	looked := int64(0)
+	cfg.Each = func(rec *deadletter.Record, err error) {
+		showRedrive(env.stdout, rec, err)
+		looked++
+		show(looked)
+	}
+	report, err := forward.Redrive(ctx, store, tableOf(db, w), events, cfg)
+	end()
 	fmt.Fprintf(env.stdout, "%s: %d, cannot be: %d, held: %d, gone: %d\n", done, report.Redriven, report.Failed, report.Held, report.Gone)
 	return cmp.Or(err, failedIf(report.Failed > 0))
 }

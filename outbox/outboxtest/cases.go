@@ -187,7 +187,7 @@ func (b *bench) kafkaAway() {
 	topic := b.Topic(b.t, 2, nil)
 	n := newNetwork()
 	cfg := b.config()
-	cfg.PublishTimeout = 2 * time.Second
+	cfg.PublishTimeout, cfg.OutcomeTimeout = 2*time.Second, 4*time.Second
 	cfg.Sarama = func(c *sarama.Config) {
 		n.use(c)
 		c.Producer.Timeout = cfg.PublishTimeout
