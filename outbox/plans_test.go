@@ -128,7 +128,7 @@ func (n *planNode) bad() string {
 // was sent, and of one in which everything waits.
 func TestPlansWithAnyStatistics(t *testing.T) {
 	t.Parallel()
-	const sent, waiting = 60_000, 20_000
+	const sent, waiting = 30_000, 10_000
 	fill := func(b *bench, status string, from, n int) {
 		b.exec(`insert into outbox_event (event_id, topic, partition_key, status, published_at) select n::text, $1::text, (n % 1000)::text::bytea, $2::text,
 			case when $2::text = 'PUBLISHED' then clock_timestamp() end from generate_series($3::int, $4::int) n`, b.topic, status, from, from+n-1)

@@ -67,11 +67,14 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// The other drivers run the suite too.
+// The other drivers run the suite too. bun writes events by itself, in either mode alike, and its relay is that of database/sql with its driver.
 func TestRelayByOtherDrivers(t *testing.T) {
 	t.Parallel()
 	for _, d := range drivers[1:] {
 		for _, mode := range modes {
+			if d.name == "bun" && mode == outbox.TwoPhase {
+				continue
+			}
 			t.Run(d.name+", "+string(mode), func(t *testing.T) {
 				t.Parallel()
 				b := serverstest.InProcess(t)

@@ -236,7 +236,7 @@ func (b *bench) connectionsBreak() {
 		}
 	}()
 	want := b.writeInOrder(topic, 4, 5, 200)
-	time.AfterFunc(5*time.Second, sync.OnceFunc(func() { close(done) }))
+	time.AfterFunc(3*time.Second, sync.OnceFunc(func() { close(done) }))
 	b.eventually("all is sent", func() bool { return b.value("select count(*) from outbox_event") == 0 })
 	<-broken
 	repeated := b.wantInOrder(topic, want)
@@ -245,9 +245,10 @@ func (b *bench) connectionsBreak() {
 
 // stop stops relays while there is much to do. Nothing may stay claimed, and what Kafka has is gone from the table.
 func (b *bench) stop() {
+	const rows = 1500
 	topic := b.Topic(b.t, 2, nil)
 	var events []outbox.Event
-	for i := range 3000 {
+	for i := range rows {
 		events = append(events, outbox.Event{ID: fmt.Sprint(i), Topic: topic, Key: []byte(fmt.Sprint(i % 50))})
 	}
 	b.write(events...)
@@ -265,8 +266,8 @@ func (b *bench) stop() {
 		if n := b.value("select count(*) from outbox_lease where leased_until > clock_timestamp()"); n != 0 {
 			b.t.Fatalf("after a stop %d buckets are leased", n)
 		}
-		if n := len(b.records(topic)); n != 3000-int(left) {
-			b.t.Fatalf("Kafka has %d records, %d are gone from the table", n, 3000-left)
+		if n := len(b.records(topic)); n != rows-int(left) {
+			b.t.Fatalf("Kafka has %d records, %d are gone from the table", n, rows-left)
 		}
 	}
 }
