@@ -134,13 +134,13 @@ func (s *session) tellCommits(now, oldest time.Time, waiting int, confirmed bool
 	switch {
 	case waiting > 0 && w.since.IsZero():
 		w.since = oldest
-		attrs := []any{slog.Int("partitions", waiting), slog.Duration("waited", now.Sub(oldest))}
+		attrs := []any{slog.Int("partitions", waiting), seconds("waited", now.Sub(oldest))}
 		if err != nil {
 			attrs = append(attrs, slog.Any("error", err))
 		}
 		s.log.Warn("einmal: offsets are not committed any more, trying on: what finishes meanwhile is delivered again after a rebalance", attrs...)
 	case waiting == 0 && confirmed && !w.since.IsZero():
-		s.log.Info("einmal: offsets are committed again", slog.Duration("after", now.Sub(w.since)))
+		s.log.Info("einmal: offsets are committed again", seconds("after", now.Sub(w.since)))
 		w.since = time.Time{}
 	}
 }
