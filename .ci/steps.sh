@@ -106,7 +106,7 @@ vulnerabilities() {
 # alerts: the rules for Prometheus, with the tests of their thresholds
 alerts() {
 	promtool check rules docs/alerts/einmal.rules.yml
-	promtool test rules docs/alerts/einmal.rules.test.yml
+	promtool test rules docs/alerts/einmal.rules.test.yml docs/alerts/einmal.episodes.test.yml
 }
 
 benchmarks() {

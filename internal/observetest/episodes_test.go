@@ -79,7 +79,7 @@ var episodes = []episode{
 		})
 		return before, w.scrape()
 	}},
-	{"a handler that outlasts the drain", []string{"EinmalDrainsCut", "EinmalNotReady"}, func(w *world) (scrape, scrape) {
+	{"a handler that outlasts the drain", []string{"EinmalDrainsCut", "EinmalNotReady", "EinmalProcessNotReady"}, func(w *world) (scrape, scrape) {
 		started := make(chan struct{}, 100)
 		cfg := w.config(func(ctx context.Context, _ pgx.Tx, _ *consumer.Message) error {
 			started <- struct{}{}
@@ -214,6 +214,18 @@ var episodes = []episode{
 		after := w.scrape()
 		w.eventually("claimed rows are seen", func() bool { return w.scrape().sum("einmal_outbox_in_flight") == 1 })
 		return before, after
+	}},
+	{"processes that are gone", []string{"EinmalConsumerGone", "EinmalOutboxGone", "EinmalNothingExported"}, func(w *world) (scrape, scrape) {
+		_, stopConsumer := w.consume(w.config(write))
+		_, stopRelay := w.relay(func(*outbox.Config) {})
+		w.eventually("both run", func() bool {
+			s := w.scrape()
+			return s.sum("einmal_consumer_ready") == 1 && s.sum("einmal_outbox_running") == 1
+		})
+		before := w.scrape()
+		stopConsumer()
+		stopRelay()
+		return before, scrape{} // nobody answers
 	}},
 	{"an outbox without Kafka", nil, func(w *world) (scrape, scrape) {
 		w.write(outbox.Event{ID: "1", Topic: w.topic, Key: []byte("k")})

@@ -23,6 +23,35 @@ type ruleTest struct {
 	fired map[string]bool
 }
 
+// TestEachRuleFiresAndStops: the file of episodes has one for each rule, in which it does not fire at first, then does, and then does not.
+func TestEachRuleFiresAndStops(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	episodes, err := os.ReadFile("../../docs/alerts/einmal.episodes.test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range alertName.FindAllStringSubmatch(string(rules), -1) {
+		_, episode, ok := strings.Cut(string(episodes), "- name: "+alert[1]+" fires and stops\n")
+		if !ok {
+			t.Errorf("%s has no episode", alert[1])
+			continue
+		}
+		episode, _, _ = strings.Cut(episode, "- name: ")
+		var expected []string
+		for _, sample := range regexp.MustCompile(`exp_samples: (\[.*\])`).FindAllStringSubmatch(episode, -1) {
+			expected = append(expected, sample[1])
+		}
+		if fires := "[{labels: '{}', value: 1}]"; !slices.Equal(expected, []string{"[]", fires, "[]"}) || strings.Count(episode, `alertname="`+alert[1]+`"`) != 3 {
+			t.Errorf("the episode of %s does not ask that it fires and stops: %q", alert[1], expected)
+		}
+	}
+	promtool(t, string(episodes), rules)
+}
+
 const (
 	minutesBefore = 5
 	minutesAfter  = 60
@@ -38,7 +67,9 @@ func (r *ruleTest) add(alert string, before, after scrape) {
 	r.fired[alert] = true
 	var b strings.Builder
 	fmt.Fprintf(&b, "  - interval: 1m\n    name: %s\n    input_series:\n", alert)
-	for _, series := range slices.Sorted(maps.Keys(after)) {
+	both := maps.Clone(before)
+	maps.Copy(both, after)
+	for _, series := range slices.Sorted(maps.Keys(both)) {
 		if strings.HasPrefix(series, "einmal_") {
 			fmt.Fprintf(&b, "      - series: '%s'\n        values: '%s'\n", strings.ReplaceAll(series, "'", "''"), values(series, before, after))
 		}
@@ -51,11 +82,14 @@ func (r *ruleTest) add(alert string, before, after scrape) {
 
 // values go on as they have begun: a counter grows each minute by what it has grown by, an age by a minute.
 func values(series string, before, after scrape) string {
-	a := after[series]
+	a, there := after[series]
 	first := fmt.Sprintf("_x%d", minutesBefore)
 	b, ok := before[series]
 	if ok {
 		first = fmt.Sprintf("%v+0x%d", b.value, minutesBefore-1)
+	}
+	if !there {
+		return fmt.Sprintf("%s _x%d", first, minutesAfter)
 	}
 	step := 0.0
 	switch {
