@@ -282,11 +282,12 @@ var episodes = []episode{
 }
 
 // TestEpisodes: each condition is provoked, each instrument of docs/metrics.md moves in one of them, with the attributes that stand there,
-// and each alert of docs/alerts fires at one.
+// each alert of docs/alerts fires at one, and each panel of docs/dashboards shows something.
 func TestEpisodes(t *testing.T) { //nolint:tparallel // the subtest "each" waits for those that are parallel in it
 	t.Parallel()
 	seen := newMovements()
 	var rules ruleTest
+	var exported allSeries
 	t.Run("each", func(t *testing.T) {
 		for _, e := range episodes {
 			t.Run(e.name, func(t *testing.T) {
@@ -294,6 +295,7 @@ func TestEpisodes(t *testing.T) { //nolint:tparallel // the subtest "each" waits
 				w := newWorld(t)
 				before, after := e.run(w)
 				seen.add(w.instruments())
+				exported.add(before, after)
 				for _, alert := range e.alerts {
 					rules.add(alert, before, after)
 				}
@@ -305,4 +307,5 @@ func TestEpisodes(t *testing.T) { //nolint:tparallel // the subtest "each" waits
 	}
 	seen.check(t)
 	rules.check(t)
+	exported.checkDashboard(t)
 }

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// scrape is what Prometheus would see: the value of each series, without the buckets of histograms.
+// scrape is what Prometheus would see: the value of each series.
 type scrape map[string]sample
 
 type sample struct {
@@ -34,6 +34,11 @@ func (w *world) scrape() scrape {
 			switch {
 			case m.GetCounter() != nil:
 				s[name] = sample{m.GetCounter().GetValue(), true}
+			case m.GetHistogram() != nil:
+				for _, bucket := range m.GetHistogram().GetBucket() {
+					s[f.GetName()+"_bucket{"+strings.Join(append(labels, fmt.Sprintf("le=\"%v\"", bucket.GetUpperBound())), ",")+"}"] = sample{float64(bucket.GetCumulativeCount()), true}
+				}
+				s[f.GetName()+"_bucket{"+strings.Join(append(labels, `le="+Inf"`), ",")+"}"] = sample{float64(m.GetHistogram().GetSampleCount()), true}
 			case m.GetGauge() != nil:
 				s[name] = sample{m.GetGauge().GetValue(), false}
 			}
