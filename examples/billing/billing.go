@@ -85,7 +85,11 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		events:   pgxoutbox.NewWriter(nil),
 		topic:    *payments,
 	}
-	if inside.IsNaive() {
+	switch {
+	case inside.Is(story.Careful):
+		defer pool.Close()
+		return carefulBilling(ctx, t, pool, b, inside)
+	case inside.Is(story.Plain):
 		defer pool.Close()
 		return naiveBilling(ctx, t, pool, b, inside)
 	}

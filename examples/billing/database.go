@@ -32,8 +32,13 @@ func createTables(ctx context.Context, pool *pgxpool.Pool, own string, component
 	if err := schema.Postgres.Apply(ctx, exec, nil, components...); err != nil {
 		return fmt.Errorf("create the tables in the database: %w", err)
 	}
+	return createOwn(ctx, pool, own)
+}
+
+// createOwn makes what is the service's own.
+func createOwn(ctx context.Context, pool *pgxpool.Pool, own string) error {
 	// CREATE TABLE IF NOT EXISTS fails when two processes start at the same time: so one waits for the other.
-	if err := exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('billing')); `+own); err != nil {
+	if _, err := pool.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('billing')); `+own); err != nil {
 		return fmt.Errorf("create the tables in the database: %w", err)
 	}
 	return nil

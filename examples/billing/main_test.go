@@ -45,7 +45,7 @@ func TestWrongCommandLines(t *testing.T) { //nolint:paralleltest // it sets the 
 		{[]string{"-speed", "9"}, []string{"-speed", "-h lists the flags"}},
 		{[]string{"-n", "0"}, []string{"-n is 0"}},
 		{[]string{"-kills", "-1", "-drop", "1"}, []string{"-kills is -1", "-drop is 1"}},
-		{[]string{"-serve", "-compare"}, []string{"leave out -naive and -compare"}},
+		{[]string{"-serve", "-compare"}, []string{"leave out -naive, -careful and -compare"}},
 		{[]string{"-drop", "NaN"}, []string{"-drop is NaN"}},
 	} {
 		code, stdout, stderr := runWith(t, c.args...)

@@ -75,8 +75,8 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	notifier := pgxoutbox.NewNotifier(pool, "", 0)
 	defer notifier.Close()
 
-	if inside.IsNaive() {
-		return naiveOrders(ctx, l, pool, t.topic, inside)
+	if !inside.Is(story.Einmal) {
+		return ordersByHand(ctx, l, pool, t.topic, inside)
 	}
 	s := &orders{events: pgxoutbox.NewWriter(nil), topic: t.topic}
 	// A service with many customers says by Principal whose key it is.

@@ -70,7 +70,11 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 	if err != nil {
 		return err
 	}
-	if inside.IsNaive() {
+	switch {
+	case inside.Is(story.Careful):
+		defer db.Close()
+		return carefulReceipts(ctx, t, db, inside)
+	case inside.Is(story.Plain):
 		defer db.Close()
 		return naiveReceipts(ctx, t, db, inside)
 	}

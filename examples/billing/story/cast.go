@@ -24,7 +24,7 @@ type role struct {
 	command string // of this program
 	kind    kind
 	service string // whose database it works in
-	naive   bool   // it is there in the story of a plain consumer too
+	relay   bool   // the others' services send by themselves
 	args    func(s *Story) []string
 }
 
@@ -43,16 +43,16 @@ const (
 
 // cast is who plays in the story.
 var cast = []role{
-	{name: "orders", command: "orders", kind: server, service: ordersService, naive: true, args: func(s *Story) []string {
+	{name: "orders", command: "orders", kind: server, service: ordersService, args: func(s *Story) []string {
 		return []string{"-listen", inheritedFile, "-topic", s.topic(ordersTopic)}
 	}},
-	{name: "relay", command: "relay", kind: sender, service: ordersService, args: func(*Story) []string { return nil }},
-	{name: "billing 1", command: "charges", kind: receiver, service: billingService, naive: true, args: billingArgs},
-	{name: "billing 2", command: "charges", kind: receiver, service: billingService, naive: true, args: billingArgs},
-	{name: "provider", command: "provider", kind: server, service: bankService, naive: true, args: func(s *Story) []string {
+	{name: "relay", command: "relay", kind: sender, service: ordersService, relay: true, args: func(*Story) []string { return nil }},
+	{name: "billing 1", command: "charges", kind: receiver, service: billingService, args: billingArgs},
+	{name: "billing 2", command: "charges", kind: receiver, service: billingService, args: billingArgs},
+	{name: "provider", command: "provider", kind: server, service: bankService, args: func(s *Story) []string {
 		return []string{"-listen", inheritedFile, "-takes", s.Work.String()}
 	}},
-	{name: "receipts", command: "receipts", kind: receiver, service: receiptService, naive: true, args: func(s *Story) []string {
+	{name: "receipts", command: "receipts", kind: receiver, service: receiptService, args: func(s *Story) []string {
 		return []string{"-topic", s.topic(paymentsTopic), "-group", s.topic(receiptsGroup)}
 	}},
 }
@@ -70,7 +70,7 @@ func (s *Story) topic(name string) string { return s.Name + "." + name }
 // start starts the process of that index.
 func (s *Story) start(i int) error {
 	r := s.cast[i]
-	text, err := json.Marshal(part{Name: r.name, Database: s.Databases.Story, Naive: s.Naive, Drop: s.Drop, Brokers: s.Brokers})
+	text, err := json.Marshal(part{Name: r.name, Database: s.Databases.Story, Mode: s.Mode, Drop: s.Drop, Brokers: s.Brokers})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ const envRole = "BILLING_STORY"
 type part struct {
 	Name     string  `json:"name"`     // in the table delivery
 	Database string  `json:"database"` // URL of the story's own schema
-	Naive    bool    `json:"naive"`
+	Mode     Mode    `json:"mode"`
 	Drop     float64 `json:"drop"` // how many of the answers are lost, from 0 to 1
 	Brokers  string  `json:"brokers"`
 }
@@ -80,8 +80,8 @@ func (i *Inside) Leave() {
 	}
 }
 
-// IsNaive reports whether this process is to work without einmal.
-func (i *Inside) IsNaive() bool { return i != nil && i.Naive }
+// Is reports whether this process is to work as services of that kind do. One that is in no story works with einmal.
+func (i *Inside) Is(mode Mode) bool { return i != nil && i.Mode == mode || i == nil && mode == Einmal }
 
 // listen reads what the story says. At the end of it, the story is gone.
 func (i *Inside) listen(in io.Reader) {

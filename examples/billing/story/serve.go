@@ -56,19 +56,43 @@ func (s *Story) serve(ctx context.Context) (stop func(), err error) {
 	return func() { _ = server.Close() }, nil
 }
 
-// board is the story's own: what the ledgers hold by now.
+// board is the story's own: what the ledgers held at one moment. The requests are counted after that, so that no ledger can be ahead of them.
 func (s *Story) board(ctx context.Context) board.Board {
-	t := board.Table{Title: fmt.Sprintf("%d requests made, %d processes killed", s.customers.made.Load(), s.dead.Load()), Head: []string{"ledger", "rows", "requests", "doubled"}}
-	for _, l := range ledgers {
-		var n, requests int
-		err := with(ctx, s.Databases.of(l.service), func(pool *pgxpool.Pool) error {
-			return pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT reference) FROM `+pgx.Identifier{l.table}.Sanitize()).Scan(&n, &requests)
-		})
-		if err == nil {
-			t.Rows = append(t.Rows, []string{l.title, strconv.Itoa(n), strconv.Itoa(requests), strconv.Itoa(n - requests)})
-		}
+	t := board.Table{Head: []string{"ledger", "rows", "requests", "doubled"}}
+	looks, err := s.lookAtLedgers(ctx)
+	t.Title = fmt.Sprintf("%d requests made, %d processes killed; the ledgers of one moment before", s.customers.made.Load(), s.dead.Load())
+	if err != nil {
+		t.Title += ": not there now"
+	}
+	for i, look := range looks {
+		t.Rows = append(t.Rows, []string{ledgers[i].title, strconv.Itoa(look.rows), strconv.Itoa(look.requests), strconv.Itoa(look.rows - look.requests)})
 	}
 	return board.Board{Process: "the story", Tables: []board.Table{t}}
+}
+
+// look is what a ledger held.
+type look struct{ rows, requests int }
+
+// lookAtLedgers reads all ledgers by one statement, and so in one snapshot: the services' databases are schemas of one. Read one after the
+// other, a later ledger would be ahead of an earlier one.
+func (s *Story) lookAtLedgers(ctx context.Context) ([]look, error) {
+	looks := make([]look, len(ledgers))
+	var columns []string
+	var into []any
+	for i, l := range ledgers {
+		var schema string
+		err := with(ctx, s.Databases.of(l.service), func(pool *pgxpool.Pool) error { return pool.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema) })
+		if err != nil {
+			return nil, err
+		}
+		table := pgx.Identifier{schema, l.table}.Sanitize()
+		columns = append(columns, `(SELECT count(*) FROM `+table+`)`, `(SELECT count(DISTINCT reference) FROM `+table+`)`)
+		into = append(into, &looks[i].rows, &looks[i].requests)
+	}
+	if err := s.pool.QueryRow(ctx, `SELECT `+strings.Join(columns, ", ")).Scan(into...); err != nil {
+		return nil, err
+	}
+	return looks, nil
 }
 
 // boards asks each process how it is.

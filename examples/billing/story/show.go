@@ -12,10 +12,10 @@ import (
 	"github.com/einmal-go/einmal/internal/servers"
 )
 
-// Show is what the demo shows: a story, or two side by side.
+// Show is what the demo shows: a story, or all side by side.
 type Show struct {
 	Options
-	Compare bool // tell the story of plain consumers, too
+	Compare bool // tell it of services without einmal, too
 }
 
 // Run finds the servers for the stories, tells them, and prints what they came to. It returns an error if einmal broke its promise.
@@ -32,8 +32,8 @@ func (s *Show) Run(ctx context.Context) (err error) {
 func (s *Show) On(ctx context.Context, stage *Stage) error {
 	fmt.Fprintf(s.Out, "seed      %d\nbroker    %s\ndatabase  %s\n", s.Seed, stage.Kafka.Origin, stage.Database.Origin)
 	var columns []column
-	for _, naive := range s.modes() {
-		s.Naive = naive
+	for _, mode := range s.modes() {
+		s.Mode = mode
 		f, err := s.one(ctx, stage)
 		if ctx.Err() != nil && s.Serve == "" {
 			return errors.New("interrupted")
@@ -41,31 +41,17 @@ func (s *Show) On(ctx context.Context, stage *Stage) error {
 		if err != nil {
 			return err
 		}
-		columns = append(columns, column{title: title(naive), Figures: f})
+		columns = append(columns, column{title: mode.title(), Figures: f})
 	}
 	return s.judge(columns)
 }
 
-// modes are the values of naive to tell the story with.
-func (s *Show) modes() []bool {
+// modes are those to tell the story with.
+func (s *Show) modes() []Mode {
 	if s.Compare {
-		return []bool{false, true}
+		return modes
 	}
-	return []bool{s.Naive}
-}
-
-func title(naive bool) string {
-	if naive {
-		return "plain"
-	}
-	return "einmal"
-}
-
-func heading(naive bool) string {
-	if naive {
-		return "With plain services: no outbox, no records of what was done, a new key for each attempt"
-	}
-	return "With einmal"
+	return []Mode{s.Mode}
 }
 
 // one tells one story, in schemas and topics of its own.
@@ -76,7 +62,7 @@ func (s *Show) one(ctx context.Context, stage *Stage) (f Figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	fmt.Fprintf(s.Out, "\n%s; topics %s.*, schemas %s\n", heading(s.Naive), name, strings.Join(databases.names, " "))
+	fmt.Fprintf(s.Out, "\n%s; topics %s.*, schemas %s\n", s.Mode.heading(), name, strings.Join(databases.names, " "))
 	o := s.Options
 	o.Name, o.Brokers, o.Fake, o.Databases = name, strings.Join(stage.Kafka.Addrs, ","), stage.Kafka.Fake, databases
 	return New(o).Tell(ctx)
@@ -113,11 +99,11 @@ func (s *Show) judge(columns []column) error {
 	}
 	printTable(s.Out, columns...)
 	fmt.Fprintln(s.Out)
-	for i, naive := range s.modes() {
+	for i, mode := range s.modes() {
 		f := columns[i].Figures
 		switch {
-		case naive:
-			fmt.Fprintln(s.Out, damage(f))
+		case mode != Einmal:
+			fmt.Fprintln(s.Out, mode.damage(f))
 		case !f.Exact():
 			return errors.New("einmal broke its promise: not every request was one order, one charge, one payment and one receipt. Please report it with the lines above")
 		default:
@@ -125,15 +111,6 @@ func (s *Show) judge(columns []column) error {
 		}
 	}
 	return nil
-}
-
-// damage says what plain services did.
-func damage(f Figures) string {
-	if f.Exact() {
-		return "plain: by luck, every order was charged once. Other seeds will show other stories."
-	}
-	return fmt.Sprintf("plain: %s payments too many and %s never made; the customers paid %s instead of %s.",
-		thousands(int64(f.paid().Doubled)), thousands(int64(f.paid().Missing)), money(f.paid().Cents), money(f.Expected))
 }
 
 // Stage is the servers that stories run on.

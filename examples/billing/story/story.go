@@ -29,6 +29,8 @@ const (
 	armedTimeout = 3 * time.Second
 	// drainTimeout is longer than the longest drain of a role.
 	drainTimeout = 20 * time.Second
+	// defaultEvery is Options.Every.
+	defaultEvery = 4 * time.Second
 	// askTimeout is for those who wait after Ctrl-C.
 	askTimeout = 2 * time.Second
 )
@@ -40,8 +42,9 @@ type Options struct {
 	Seed   uint64        // of the orders and the kills
 	Work   time.Duration // how long the provider takes for a payment
 	Drop   float64       // how many of the HTTP answers are lost, from 0 to 1
-	Naive  bool          // work without einmal
+	Mode   Mode          // who has written the services
 	Armed  time.Duration // how long a process waits for a COMMIT to be killed after; 0 is 3 s
+	Every  time.Duration // about how long it is between two blows in a story that is shown; 0 is 4 s
 	Serve  string        // if not empty, the story goes on until it is interrupted, and is shown at this host:port
 
 	Name      string         // of the story: its topics and groups begin with it
@@ -82,8 +85,8 @@ type Story struct {
 // New returns a story that has not begun.
 func New(o Options) *Story {
 	s := &Story{Options: o, cast: slices.Clone(cast)}
-	if o.Naive {
-		s.cast = slices.DeleteFunc(s.cast, func(r role) bool { return !r.naive })
+	if o.Mode != Einmal {
+		s.cast = slices.DeleteFunc(s.cast, func(r role) bool { return r.relay })
 	}
 	s.processes = make([]*process, len(s.cast))
 	s.plan = makePlan(o.Orders, o.Kills, s.cast, s.random())
@@ -240,10 +243,14 @@ func (s *Story) awaitEnd(ctx context.Context) error {
 
 // awaitOutbox waits until all that stands in the service's outbox is sent.
 func (s *Story) awaitOutbox(ctx context.Context, service string) error {
+	table := "outbox_event"
+	if s.Mode == Careful {
+		table = "careful_outbox"
+	}
 	return with(ctx, s.Databases.of(service), func(pool *pgxpool.Pool) error {
 		return poll(ctx, func() (bool, error) {
 			var n int
-			err := pool.QueryRow(ctx, `SELECT count(*) FROM outbox_event`).Scan(&n)
+			err := pool.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n)
 			return n == 0, errors.Join(err, s.surprise())
 		})
 	})

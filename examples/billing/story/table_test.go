@@ -18,6 +18,12 @@ var (
 	}
 )
 
+var nearly = func() Figures {
+	f := good
+	f.Ledgers[2].Rows, f.Ledgers[2].Doubled = 1002, 2
+	return f
+}()
+
 const tableAlone = `
 requests                   1,000
 sent                       1,415
@@ -109,22 +115,22 @@ func TestJudge(t *testing.T) {
 	broken.Ledgers[3].Missing = 1
 	for _, c := range []struct {
 		name    string
-		naive   bool
+		mode    Mode
 		compare bool
 		columns []column
 		fails   bool
 		says    string
 	}{
-		{"einmal kept its promise", false, false, []column{{"einmal", good}}, false, "one payment at the provider"},
-		{"einmal broke it", false, false, []column{{"einmal", bad}}, true, ""},
-		{"one receipt missing is enough", false, false, []column{{"einmal", broken}}, true, ""},
-		{"damage is shown", true, false, []column{{"plain", bad}}, false, "804 payments too many and 8 never made"},
-		{"no damage is admitted", true, false, []column{{"plain", good}}, false, "by luck"},
-		{"side by side", false, true, []column{{"einmal", good}, {"plain", bad}}, false, "8 never made"},
-		{"side by side, broken", false, true, []column{{"einmal", bad}, {"plain", bad}}, true, ""},
+		{"einmal kept its promise", Einmal, false, []column{{"einmal", good}}, false, "one payment at the provider"},
+		{"einmal broke it", Einmal, false, []column{{"einmal", bad}}, true, ""},
+		{"one receipt missing is enough", Einmal, false, []column{{"einmal", broken}}, true, ""},
+		{"damage is shown", Plain, false, []column{{"plain", bad}}, false, "provider charges 804 too many, 8 missing; receipts 838 too many"},
+		{"no damage is admitted", Careful, false, []column{{"careful", good}}, false, "careful: this time every order was charged once"},
+		{"side by side", Einmal, true, []column{{"einmal", good}, {"careful", nearly}, {"plain", bad}}, false, "careful: orders exact; charges exact; provider charges 2 too many, 0 missing; receipts exact"},
+		{"side by side, broken", Einmal, true, []column{{"einmal", bad}, {"careful", good}, {"plain", bad}}, true, ""},
 	} {
 		var b strings.Builder
-		s := Show{Options: Options{Naive: c.naive, Out: &b, Log: io.Discard}, Compare: c.compare}
+		s := Show{Options: Options{Mode: c.mode, Out: &b, Log: io.Discard}, Compare: c.compare}
 		err := s.judge(c.columns)
 		if (err != nil) != c.fails || !strings.Contains(b.String(), c.says) {
 			t.Errorf("%s: error %v; it says:\n%s", c.name, err, b.String())

@@ -26,12 +26,13 @@ func (s *Story) trouble(ctx, until context.Context) error {
 	return nil
 }
 
-// endlessTrouble does something every few seconds.
+// endlessTrouble does something every few seconds, or as often as Options.Every says.
 func (s *Story) endlessTrouble(ctx, until context.Context) error {
 	rng := s.random()
 	for {
 		for _, step := range makePlan(1, len(s.cast), s.cast, rng) {
-			next := time.Now().Add(time.Duration(2+rng.IntN(5)) * time.Second)
+			every := cmp.Or(s.Every, defaultEvery)
+			next := time.Now().Add(every/2 + time.Duration(rng.Int64N(int64(every))))
 			err := poll(ctx, func() (bool, error) { return time.Now().After(next) || until.Err() != nil, s.surprise() })
 			if err != nil || until.Err() != nil {
 				return err
