@@ -18,6 +18,8 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/consumer/consumermetrics"
 	"github.com/einmal-go/einmal/examples/billing/board"
+	"github.com/einmal-go/einmal/idempotency"
+	"github.com/einmal-go/einmal/idempotency/idempotencymetrics"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/outboxmetrics"
 	"github.com/einmal-go/einmal/status"
@@ -29,6 +31,7 @@ type ops struct {
 	listener net.Listener // nil if nobody looks
 	registry *prometheus.Registry
 	provider *sdkmetric.MeterProvider
+	answered func(*http.Request, idempotency.Outcome) // counts the requests of a handler
 
 	mu    sync.Mutex
 	parts []part
@@ -59,7 +62,8 @@ func openOps(ctx context.Context, name, addr string) (o *ops, err error) {
 		return nil, err
 	}
 	o.provider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
-	return o, nil
+	o.answered, err = idempotencymetrics.OnAnswer(&idempotencymetrics.Config{MeterProvider: o.provider})
+	return o, err
 }
 
 // meters are what the parts of the process measure with.

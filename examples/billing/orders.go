@@ -80,7 +80,7 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	s := &orders{events: pgxoutbox.NewWriter(nil), topic: t.topic}
 	// A service with many customers says by Principal whose key it is.
-	place, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), s.place, idempotency.HandlerConfig{SingleTenant: true})
+	place, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), s.place, idempotency.HandlerConfig{SingleTenant: true, OnAnswer: o.answered})
 	if err != nil {
 		return err
 	}

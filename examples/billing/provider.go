@@ -73,7 +73,7 @@ func providerCommand(ctx context.Context, args []string, stdout io.Writer) error
 		return err
 	}
 	p := &provider{takes: *takes}
-	charge, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), p.charge, idempotency.HandlerConfig{Principal: account})
+	charge, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), p.charge, idempotency.HandlerConfig{Principal: account, OnAnswer: o.answered})
 	if err != nil {
 		return err
 	}
