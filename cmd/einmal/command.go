@@ -27,6 +27,8 @@ var commands = []command{
 	outboxEdit,
 	outboxMode,
 	statusShow,
+	groupShow,
+	messageShow,
 	replayCheck,
 	auditTopic,
 	version,

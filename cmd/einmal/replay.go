@@ -168,6 +168,13 @@ func (f *replayFlags) check(ctx context.Context, env *environment) error {
 		}
 		return err
 	}
+	var recorded int64
+	for _, c := range counts {
+		recorded += c.Recorded
+	}
+	if instead := records.instead(); recorded == 0 && instead != "" {
+		fmt.Fprintf(env.stderr, "consumer %s has no records of these events, but others have: %s; check -consumer\n", plain(f.consumer), instead)
+	}
 	for _, c := range counts {
 		if c.Unread > 0 {
 			fmt.Fprintf(env.stderr, "partition %d was read up to offset %d, and %d offsets behind it were not: a producer's transaction is open there\n", c.Partition, c.To, c.Unread)

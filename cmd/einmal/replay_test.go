@@ -25,9 +25,14 @@ import (
 // withEnv runs a command with these variables in its environment.
 func withEnv(t *testing.T, vars map[string]string, args ...string) result {
 	t.Helper()
+	return withEnvFor(t.Context(), vars, args...)
+}
+
+// withEnvFor runs it until ctx ends, as by a signal.
+func withEnvFor(ctx context.Context, vars map[string]string, args ...string) result {
 	var out, errs bytes.Buffer
 	env := &environment{&out, &errs, func(name string) string { return vars[name] }, nil}
-	return result{run(t.Context(), env, args), out.String(), errs.String()}
+	return result{run(ctx, env, args), out.String(), errs.String()}
 }
 
 // row fails the test unless the call went well and its table has this row.
@@ -112,6 +117,9 @@ func TestReplayCheck(t *testing.T) {
 		}
 		check("-offsets", "0=0:30").row(t, "partition from to read recorded not recorded without id too old")
 		check("-offsets", "0=0:30").row(t, "0 0 30 30 20 10 0 0")
+		mistyped := withEnv(t, vars, "replay", "check", "-topic", topic, "-consumer", group+"/"+topic+"s", "-offsets", "0=0:30")
+		mistyped.want(t, exitOK, "check -consumer", group+"/"+topic+" (20 of 30)")
+		check("-offsets", "0=20:30").row(t, "all 10 0 10 0 0") // nobody has these
 		check("-offsets", "7=0:30").want(t, exitNo, "has no partition 7: it has 2")
 		if n := b.Committed(t, group, topic)[0]; n != -1 {
 			t.Errorf("it committed %d", n)

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,6 +63,9 @@ func (w *window) count(ctx context.Context, reader *topicwindow.Reader, rg topic
 	ids := make([]string, 0, lookUpBatch)
 	flush := func() error {
 		n, err := w.records.of(ctx, ids)
+		if err == nil && n == 0 && counts.Recorded == 0 {
+			err = w.records.others(ctx, ids)
+		}
 		counts.Recorded += n
 		counts.NotRecorded += int64(len(ids)) - n
 		ids = ids[:0]
@@ -110,6 +117,10 @@ type records struct {
 	consumer string
 	uuid     bool // ids are of type uuid: others have no record, and cannot have one
 	query    string
+
+	otherQuery string
+	other      map[string]int64 // consumers that have records of the same ids, and of how many
+	looked     int              // ids of which that was asked
 }
 
 // newRecords looks for the table. Its query casts ids to the type of the column, so that the index serves it.
@@ -130,8 +141,11 @@ func newRecords(ctx context.Context, db *sql.DB, cfg *schema.Config, consumer st
 	if kind == "" {
 		return nil, fmt.Errorf("there is no table %s with a column event_id: set -schema and -table as the service's store has them", table)
 	}
-	return &records{db, consumer, kind == "uuid", fmt.Sprintf(
-		`select count(*) from unnest($1::text[]) as w (id) where exists (select from %s where event_id = w.id::%s and consumer_id = $2)`, table, kind)}, nil
+	return &records{
+		db: db, consumer: consumer, uuid: kind == "uuid", other: map[string]int64{},
+		query:      fmt.Sprintf(`select count(*) from unnest($1::text[]) as w (id) where exists (select from %s where event_id = w.id::%s and consumer_id = $2)`, table, kind),
+		otherQuery: fmt.Sprintf(`select p.consumer_id, count(*) from unnest($1::text[]) as w (id) join %s as p on p.event_id = w.id::%s where p.consumer_id <> $2 group by p.consumer_id`, table, kind),
+	}, nil
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$`)
@@ -155,4 +169,46 @@ func (r *records) of(ctx context.Context, ids []string) (n int64, err error) {
 		return 0, fmt.Errorf("look up ids: %w", err)
 	}
 	return n, nil
+}
+
+// lookedForOthers bounds of how many ids others asks.
+const lookedForOthers = 10 * lookUpBatch
+
+// others finds the consumers that have records of these ids. It is asked while the one that is meant has none: its name may be mistyped.
+func (r *records) others(ctx context.Context, ids []string) error {
+	if len(ids) == 0 || r.looked >= lookedForOthers {
+		return nil
+	}
+	r.looked += len(ids)
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("look for other consumers: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	rows, err := tx.QueryContext(ctx, r.otherQuery, ids, r.consumer)
+	if err != nil {
+		return fmt.Errorf("look for other consumers: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int64
+		if err := rows.Scan(&name, &n); err != nil {
+			return fmt.Errorf("look for other consumers: %w", err)
+		}
+		r.other[name] += n
+	}
+	return rows.Err()
+}
+
+// instead says which consumers have records of the window's ids, the one with the most first; "" if none has.
+func (r *records) instead() string {
+	names := slices.SortedFunc(maps.Keys(r.other), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.other[b], r.other[a]), strings.Compare(a, b))
+	})
+	var list []string
+	for _, name := range names[:min(len(names), 5)] {
+		list = append(list, fmt.Sprintf("%s (%d of %d)", plain(name), r.other[name], r.looked))
+	}
+	return strings.Join(list, ", ")
 }

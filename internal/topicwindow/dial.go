@@ -61,6 +61,9 @@ func (c *Cluster) end() {
 // Topic returns a reader of a topic.
 func (c *Cluster) Topic(name string) (*Reader, error) { return New(c.client, name) }
 
+// Client is Kafka's client of the cluster, for what this package does not know. It stays the Cluster's.
+func (c *Cluster) Client() sarama.Client { return c.client }
+
 // Close ends the connections.
 func (c *Cluster) Close() error {
 	c.end()
