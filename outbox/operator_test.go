@@ -239,3 +239,102 @@ func TestOperatorChangesAll(t *testing.T) {
 		t.Errorf("it has told %d times", len(told))
 	}
 }
+
+// broken is a Database whose statement number at fails, counted from 0.
+type broken struct {
+	outbox.Database
+	at   int
+	seen int
+}
+
+var errBroken = errors.New("broken")
+
+func (b *broken) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
+	return b.Database.InTx(ctx, func(ctx context.Context, tx outbox.Tx) error { return f(ctx, brokenTx{tx, b}) })
+}
+
+func (b *broken) next() error {
+	if b.seen++; b.seen == b.at+1 {
+		return errBroken
+	}
+	return nil
+}
+
+type brokenTx struct {
+	outbox.Tx
+	b *broken
+}
+
+func (t brokenTx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	if err := t.b.next(); err != nil {
+		return 0, err
+	}
+	return t.Tx.Exec(ctx, sql, args...)
+}
+
+func (t brokenTx) Query(ctx context.Context, sql string, args []any, row func(scan func(...any) error) error) error {
+	if err := t.b.next(); err != nil {
+		return err
+	}
+	return t.Tx.Query(ctx, sql, args, row)
+}
+
+// Whichever statement of an operator's function fails: its error is told. What is one transaction changes nothing then.
+func TestOperatorTellsEveryFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("1")
+	b.exec("update outbox_event set status = 'BLOCKED', last_error = 'as it was'")
+	number := value[int64](b.fixture, "select id from outbox_event")
+	for name, call := range map[string]func(ctx context.Context, o *outbox.Operator) error{
+		"List": func(ctx context.Context, o *outbox.Operator) error {
+			_, err := o.List(ctx, outbox.Filter{})
+			return err
+		},
+		"Show": func(ctx context.Context, o *outbox.Operator) error { _, err := o.Show(ctx, number); return err },
+		"Mode": func(ctx context.Context, o *outbox.Operator) error { _, err := o.Mode(ctx); return err },
+		"Preview": func(ctx context.Context, o *outbox.Operator) error {
+			_, err := o.Preview(ctx, outbox.ToRetry, outbox.Filter{State: outbox.Blocked})
+			return err
+		},
+		"Retry": func(ctx context.Context, o *outbox.Operator) error {
+			_, err := o.Retry(ctx, outbox.Filter{State: outbox.Blocked})
+			return err
+		},
+		"Discard": func(ctx context.Context, o *outbox.Operator) error {
+			_, err := o.Discard(ctx, outbox.Filter{State: outbox.Blocked}, "a test")
+			return err
+		},
+		"Edit": func(ctx context.Context, o *outbox.Operator) error {
+			return o.Edit(ctx, number, func(e *outbox.Event) error { e.Value = []byte("new"); return nil })
+		},
+		"SwitchMode": func(ctx context.Context, o *outbox.Operator) error { return o.SwitchMode(ctx, outbox.TwoPhase) },
+	} {
+		db := &broken{Database: b.db}
+		for ; ; db.at++ {
+			if name == "SwitchMode" && db.at == 2 {
+				db.at = outbox.Buckets - 1 // it locks one bucket after the other
+			}
+			db.seen = 0
+			b.exec("update outbox_event set status = 'BLOCKED', last_error = 'as it was', payload = null")
+			b.exec("delete from outbox_mode")
+			err := call(t.Context(), outbox.NewOperator(db, nil))
+			if db.seen <= db.at { // it has no more statements
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
+			if !errors.Is(err, errBroken) {
+				t.Errorf("%s: statement %d fails: %v", name, db.at, err)
+			}
+			batches := name == "Retry" || name == "Discard" // which look for more when the row is changed
+			if n := b.rows("status = 'BLOCKED' and last_error = 'as it was' and payload is null"); n != 1 && !batches {
+				t.Errorf("%s: statement %d fails, and the row is changed", name, db.at)
+			}
+		}
+		if db.at == 0 {
+			t.Errorf("%s has no statement", name)
+		}
+	}
+}

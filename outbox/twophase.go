@@ -58,7 +58,6 @@ func (b *batch) claim(ctx context.Context, buckets []int64, leases map[int64]int
 		return b.claimRows(ctx, tx, leases)
 	})
 	if err != nil {
-		clear(leases)
 		return err
 	}
 	if back > 0 {
