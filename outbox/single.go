@@ -12,8 +12,8 @@ func (b *batch) singlePhase(ctx context.Context, buckets []int64) error {
 	timer := time.AfterFunc(patience, func() { cancel(context.DeadlineExceeded) })
 	defer timer.Stop()
 	err := b.cfg.Database.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		alive := func(ctx context.Context) error {
-			err := b.guard(ctx, tx, patience) // a statement of its own: the transaction is not idle
+		alive := func() error {
+			err := b.guard(ctx, tx, patience) // any statement would do: the transaction is not idle then
 			if err == nil {
 				timer.Reset(patience)
 			}

@@ -23,7 +23,7 @@ func (b *batch) twoPhase(ctx context.Context, buckets []int64) error {
 	if len(b.rows) > 0 {
 		// the server's clock has begun to count later than ours
 		left := b.cfg.LeaseTTL - sqlTimeout/2 - time.Since(begun)
-		b.send(ctx, min(b.cfg.PublishTimeout, left), min(b.cfg.OutcomeTimeout, left), func(context.Context) error { return nil })
+		b.send(ctx, min(b.cfg.PublishTimeout, left), min(b.cfg.OutcomeTimeout, left), func() error { return nil })
 	}
 	return b.mark(ctx, leases, begun.Add(b.cfg.LeaseTTL))
 }

@@ -283,7 +283,7 @@ func (b *batch) sift(missing map[int64]*row) {
 
 // send sends the rows and sorts out what failed. Kafka has until the publish time-out, and for batches of which it is not known whether it has
 // them until the end of outcome, unless the relay is to stop. Meanwhile alive is called from time to time; nothing more is sent if it fails.
-func (b *batch) send(ctx context.Context, publish, outcome time.Duration, alive func(context.Context) error) {
+func (b *batch) send(ctx context.Context, publish, outcome time.Duration, alive func() error) {
 	ctx, cancel := context.WithTimeout(ctx, outcome)
 	defer cancel()
 	until := time.Now().Add(publish)
@@ -291,7 +291,7 @@ func (b *batch) send(ctx context.Context, publish, outcome time.Duration, alive 
 	end := b.startSpans(ctx)
 	sent := make(chan error, 1)
 	go func() { sent <- b.producer.send(ctx, b.rows, until) }()
-	err := b.await(ctx, cancel, sent, alive)
+	err := b.await(sent, alive, cancel)
 	end(err)
 	b.kafka = cmp.Or(err, b.kafka)
 	places := map[place]bool{}
@@ -315,7 +315,7 @@ func (b *batch) send(ctx context.Context, publish, outcome time.Duration, alive 
 }
 
 // await waits until all is sent that can be.
-func (b *batch) await(ctx context.Context, cancel func(), sent <-chan error, alive func(context.Context) error) error {
+func (b *batch) await(sent <-chan error, alive func() error, cancel func()) error {
 	tick := time.NewTicker(b.cfg.PublishTimeout)
 	defer tick.Stop()
 	for {
@@ -323,7 +323,7 @@ func (b *batch) await(ctx context.Context, cancel func(), sent <-chan error, ali
 		case err := <-sent:
 			return err
 		case <-tick.C:
-			if alive(ctx) != nil {
+			if alive() != nil {
 				cancel()
 			}
 		}
