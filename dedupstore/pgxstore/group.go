@@ -38,7 +38,7 @@ func (s *Store) Group() int { return s.cfg.Group }
 
 // Once implements gather.Backend.
 func (g *groups) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, pgx.Tx) error) (bool, error) {
-	return g.store.alone(ctx, key, fn)
+	return g.store.alone(ctx, key, g.store.runAndCommit(fn))
 }
 
 // Waiting implements gather.Backend.
@@ -49,6 +49,15 @@ func (g *groups) Fault(err error) gather.Fault { return record.FaultOf(err) }
 
 // Begin implements gather.Backend. BEGIN, the time-outs and the records are one round trip.
 func (g *groups) Begin(ctx context.Context, keys []dedupstore.Key) (gather.Transaction[pgx.Tx], []bool, error) {
+	tx, fresh, err := g.enter(ctx, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tx, fresh, nil
+}
+
+// enter begins a transaction when there is a place for it.
+func (g *groups) enter(ctx context.Context, keys []dedupstore.Key) (*groupTx, []bool, error) {
 	s := g.store
 	if err := s.places.Enter(ctx); err != nil {
 		return nil, nil, record.GroupError(s.sql.Place(err))
@@ -163,7 +172,7 @@ func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []b
 }
 
 // Run implements gather.Transaction.
-func (tx *groupTx) Run(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
+func (tx *groupTx) Run(ctx context.Context, _ int, fn func(context.Context, pgx.Tx) error) error {
 	return tx.store.run(context.WithValue(ctx, inGroup{tx.store}, true), tx.tx, func(ctx context.Context, guarded pgx.Tx) error {
 		return fn(ctx, &groupedTx{guarded})
 	})
@@ -186,15 +195,16 @@ func (tx *groupTx) Ended(keys []dedupstore.Key) {
 // Commit implements gather.Transaction.
 func (tx *groupTx) Commit(back []dedupstore.Key) error {
 	ctx := context.Background()
-	if len(back) > 0 {
-		if err := tx.takeBack(ctx, back); err != nil {
-			return fmt.Errorf("pgxstore: rolled back: take back the records of events that have not run: %w", err)
-		}
+	if err := tx.takeBack(ctx, back); err != nil {
+		return fmt.Errorf("pgxstore: rolled back: take back the records of events that have not run: %w", err)
 	}
 	return tx.store.commit(ctx, tx.tx)
 }
 
 func (tx *groupTx) takeBack(ctx context.Context, keys []dedupstore.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
 	limited := tx.store.ends.start(ctx)
 	defer tx.store.ends.stop(limited)
 	tag, err := tx.tx.Exec(limited, tx.many.TakeBack, record.Pairs(keys))

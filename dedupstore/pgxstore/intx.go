@@ -13,6 +13,11 @@ import (
 // InTx implements dedupstore.Transactor: one round trip for BEGIN and the time-out, those of fn, and one for COMMIT. IdleTimeout and
 // CommitTimeout are as for Once.
 func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return s.unkeyed(ctx, s.runAndCommit(fn))
+}
+
+// unkeyed runs a transaction without a record.
+func (s *Store) unkeyed(ctx context.Context, work finish) error {
 	if err := s.sql.Invalid(s.invalid, nil); err != nil {
 		return err
 	}
@@ -21,7 +26,7 @@ func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx
 	}
 	defer s.places.Leave()
 	for {
-		err := s.inTx(ctx, fn)
+		err := s.inTx(ctx, work)
 		if !errors.Is(err, errChanged) {
 			return err
 		}
@@ -29,7 +34,7 @@ func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx
 }
 
 // inTx makes the attempt on one connection.
-func (s *Store) inTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+func (s *Store) inTx(ctx context.Context, work finish) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
@@ -44,10 +49,7 @@ func (s *Store) inTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx
 	case err != nil:
 		return s.giveUp(ctx, conn.Conn(), s.sql.BeginError(ctx, err))
 	}
-	if err := s.run(ctx, tx, fn); err != nil {
-		return err
-	}
-	return s.commit(ctx, tx)
+	return work(ctx, tx)
 }
 
 // beginUnkeyed returns a tx that is not nil even if there is an error.

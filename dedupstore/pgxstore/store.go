@@ -46,9 +46,18 @@ func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	}
 	s.places = record.PlacesOf(pool, poolSize, s.cfg.Logger)
 	if s.cfg.Group > 1 {
-		s.groups = gather.New(&groups{store: s}, gather.Config{Size: s.cfg.Group, Side: max(1, poolSize-1)})
+		s.groups = gather.New(&groups{store: s}, s.gathering(pool, false))
 	}
 	return s
+}
+
+// gathering is how the store's calls are gathered.
+func (s *Store) gathering(pool *pgxpool.Pool, atOnce bool) gather.Config {
+	side := 1
+	if pool != nil {
+		side = max(1, int(pool.Config().MaxConns)-1)
+	}
+	return gather.Config{Size: s.cfg.Group, Side: side, AtOnce: atOnce}
 }
 
 // Once implements dedupstore.Store. At most one less than the pool's MaxConns run at once, so that the rest of the service finds
@@ -60,17 +69,29 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	if s.groups != nil && !s.nested(ctx) {
 		return s.groups.Once(ctx, key, fn)
 	}
-	return s.alone(ctx, key, fn)
+	return s.alone(ctx, key, s.runAndCommit(fn))
 }
 
-// alone runs fn in a transaction of its own.
-func (s *Store) alone(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool, err error) {
+// finish is what is done in a transaction after the record. It commits, unless it returns an error.
+type finish func(ctx context.Context, tx pgx.Tx) error
+
+func (s *Store) runAndCommit(fn func(ctx context.Context, tx pgx.Tx) error) finish {
+	return func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.run(ctx, tx, fn); err != nil {
+			return err
+		}
+		return s.commit(ctx, tx)
+	}
+}
+
+// alone records key in a transaction of its own.
+func (s *Store) alone(ctx context.Context, key dedupstore.Key, fresh finish) (ran bool, err error) {
 	if err := s.places.Enter(ctx); err != nil {
 		return false, s.sql.Place(err)
 	}
 	defer s.places.Leave()
 	for {
-		ran, err = s.once(ctx, key, fn)
+		ran, err = s.once(ctx, key, fresh)
 		if !errors.Is(err, errChanged) {
 			return ran, err
 		}
@@ -78,7 +99,7 @@ func (s *Store) alone(ctx context.Context, key dedupstore.Key, fn func(ctx conte
 }
 
 // once makes the attempt on one connection.
-func (s *Store) once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool, err error) {
+func (s *Store) once(ctx context.Context, key dedupstore.Key, fresh finish) (ran bool, err error) {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return false, err
@@ -105,16 +126,12 @@ func (s *Store) once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	case answer.Outcome == record.Silent:
 		return false, s.sql.Silence(ctx, form, key, query(conn.Conn()))
 	case answer.Outcome == record.Inserted:
-		if err := s.run(ctx, tx, fn); err != nil {
-			return false, err
-		}
+		err := fresh(ctx, tx)
+		return err == nil, err
 	}
 	// A duplicate is committed too. It waits like any commit for a synchronous replica, and so for the first one's
 	// commit, should its wait have been cut short: the caller may rely on a record that a failover cannot lose.
-	if err := s.commit(ctx, tx); err != nil {
-		return false, err
-	}
-	return answer.Outcome == record.Inserted, nil
+	return false, s.commit(ctx, tx)
 }
 
 // acquire takes a connection.

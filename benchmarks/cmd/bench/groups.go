@@ -57,6 +57,12 @@ func groups(ctx context.Context, args []string) error {
 			{"Group, PartitionOrder", func(ctx context.Context) (float64, error) {
 				return b.round(ctx, partitions, n, b.grouped(consumer.PartitionOrder, *size))
 			}},
+			{"queued, KeyOrder", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.groupedQueued(consumer.KeyOrder, *size))
+			}},
+			{"queued, PartitionOrder", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.groupedQueued(consumer.PartitionOrder, *size))
+			}},
 		})
 		if err != nil {
 			return err
@@ -75,16 +81,32 @@ func (b *dedupBench) grouped(by consumer.Order, size int) way {
 			return err
 		}
 		store := pgxstore.New(pool, &pgxstore.Config{Group: size})
-		return consumer.Run(ctx, consumer.Config{
-			Brokers: b.kafka.Addrs, Group: unique(), Logger: quiet,
-			Middleware: []consumer.Middleware{m.link},
-			Topics: map[string]consumer.Topic{topic: {
-				Order:      by,
-				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
-				Handler:    middleware.Dedup(store, consumer.JSONTx(charge), nil),
-			}},
-		})
+		return b.consume(ctx, topic, by, m, middleware.Dedup(store, consumer.JSONTx(charge), nil))
 	}
+}
+
+// groupedQueued is the same with a handler that queues its statements.
+func (b *dedupBench) groupedQueued(by consumer.Order, size int) way {
+	return func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
+		charge := func(_ context.Context, batch *pgx.Batch, o order) error {
+			batch.Queue(effect, o.ID, o.Cents)
+			return nil
+		}
+		store := pgxstore.NewBatch(pool, &pgxstore.Config{Group: size})
+		return b.consume(ctx, topic, by, m, middleware.Dedup(store, consumer.JSONTx(charge), nil))
+	}
+}
+
+func (b *dedupBench) consume(ctx context.Context, topic string, by consumer.Order, m *meter, handler consumer.Handler) error {
+	return consumer.Run(ctx, consumer.Config{
+		Brokers: b.kafka.Addrs, Group: unique(), Logger: quiet,
+		Middleware: []consumer.Middleware{m.link},
+		Topics: map[string]consumer.Topic{topic: {
+			Order:      by,
+			Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
+			Handler:    handler,
+		}},
+	})
 }
 
 // transaction handles messages in one transaction.

@@ -6,6 +6,7 @@ package faultconn
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -53,13 +54,16 @@ type conn struct {
 	dialer *Dialer
 	idle   atomic.Bool  // the next Write begins a round trip
 	broken atomic.Int32 // the Moment at which this connection breaks, once it has come
+
+	prepared   []byte // the name of the statement that is COMMIT, if there is one; used by Write only
+	isPrepared bool
 }
 
 func (c *conn) Write(b []byte) (int, error) {
 	if c.idle.Swap(false) {
 		c.dialer.trips.Add(1)
 	}
-	if isCommit(b) {
+	if c.commits(b) {
 		at := c.dialer.next.Swap(int32(Never))
 		c.broken.Store(at)
 		if Moment(at) == BeforeCommit {
@@ -69,11 +73,36 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// isCommit finds the simple query, in which every driver sends a text without parameters. The letters may be part of an
-// id, but not with the message's own head.
-func isCommit(b []byte) bool {
-	return bytes.Contains(bytes.ToLower(b), []byte("q\x00\x00\x00\x0bcommit\x00"))
+// commits reports whether COMMIT is among the messages: as a simple query, in which drivers send a text without parameters, or as a
+// statement, with or without a name.
+func (c *conn) commits(b []byte) (found bool) {
+	for len(b) >= head {
+		end := 1 + int(binary.BigEndian.Uint32(b[1:]))
+		if end < head || end > len(b) {
+			return found // not of this protocol, as the first message of a connection
+		}
+		texts := bytes.Split(b[head:end], []byte{0})
+		switch b[0] {
+		case 'Q':
+			found = found || isCommit(texts[0])
+		case 'P': // parse: the statement's name, its text
+			if len(texts) > 1 && isCommit(texts[1]) {
+				c.prepared, c.isPrepared = bytes.Clone(texts[0]), true
+			} else if bytes.Equal(texts[0], c.prepared) {
+				c.isPrepared = false
+			}
+		case 'B': // bind: the portal's name, the statement's name
+			found = found || c.isPrepared && len(texts) > 1 && bytes.Equal(texts[1], c.prepared)
+		}
+		b = b[end:]
+	}
+	return found
 }
+
+// head is the length of a message's type and length.
+const head = 5
+
+func isCommit(text []byte) bool { return bytes.EqualFold(text, []byte("commit")) }
 
 func (c *conn) Read(b []byte) (int, error) {
 	for {

@@ -22,12 +22,13 @@ type Backend[Tx any] interface {
 	Waiting(ctx context.Context) error
 }
 
-// Transaction is the transaction of a group. Its methods are called one at a time, but for Abandon.
+// Transaction is the transaction of a group. Its methods are called one at a time, but for Abandon, and for Run with Config.AtOnce.
 type Transaction[Tx any] interface {
-	// Run calls fn and reports why its transaction must not be committed.
-	Run(ctx context.Context, fn func(context.Context, Tx) error) error
+	// Run calls the function of the group's member at place, and reports why its transaction must not be committed.
+	Run(ctx context.Context, place int, fn func(context.Context, Tx) error) error
 
-	// Commit deletes the records of keys that were fresh and whose functions have not run, and commits.
+	// Commit deletes the records of keys that were fresh and whose functions have not run, and commits. A *Blame is an
+	// error that concerns one member.
 	Commit(back []dedupstore.Key) error
 
 	// Ended takes back the records of keys whose functions have not run, after a function has ended the transaction by itself: they
@@ -56,3 +57,12 @@ const (
 	// OfSome is a failure of a call that the error does not name: the group is halved.
 	OfSome
 )
+
+// Blame is an error of Commit that concerns the member at Place, as an error of its function would: a statement of its that was queued.
+type Blame struct {
+	Place int
+	Err   error
+}
+
+func (b *Blame) Error() string { return b.Err.Error() }
+func (b *Blame) Unwrap() error { return b.Err }

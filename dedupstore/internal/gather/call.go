@@ -35,6 +35,7 @@ type call[Tx any] struct {
 type event[Tx any] struct {
 	alone bool            // run without a group
 	tx    Transaction[Tx] // run the function in it, if not nil
+	place int             // in its group
 	ran   bool            // else the answer
 	err   error
 }
@@ -53,7 +54,7 @@ func (c *call[Tx]) lane() *turn.Lane {
 
 // run calls the function on the caller's goroutine and hands its outcome to the group. A function that panics or ends its
 // goroutine has failed; what it began goes on when the group has been rolled back.
-func (c *call[Tx]) run(tx Transaction[Tx]) {
+func (c *call[Tx]) run(tx Transaction[Tx], place int) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -61,7 +62,7 @@ func (c *call[Tx]) run(tx Transaction[Tx]) {
 			<-c.events
 		}
 	}()
-	err := tx.Run(c.ctx, c.fn)
+	err := tx.Run(c.ctx, place, c.fn)
 	returned = true
 	c.results <- err
 }

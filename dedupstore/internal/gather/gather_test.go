@@ -61,9 +61,10 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		scripts := drawScripts(rt)
-		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite}), 20, 20).Draw(rt, "faults")
+		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite, errQueued}), 20, 20).Draw(rt, "faults")
 		bad := rapid.IntRange(-40, 40).Draw(rt, "bad key")
-		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 5).Draw(rt, "side"), Grace: 10 * time.Millisecond}
+		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 5).Draw(rt, "side"), Grace: 10 * time.Millisecond,
+			AtOnce: rapid.Bool().Draw(rt, "at once")}
 		synctest.Test(t, func(t *testing.T) { play(t, cfg, scripts, faults, bad) })
 	})
 }
@@ -71,6 +72,7 @@ func TestHistories(t *testing.T) {
 func play(t *testing.T, cfg Config, scripts []script, faults []error, bad int) {
 	t.Helper()
 	m := newModel(t)
+	m.atOnce = cfg.AtOnce
 	var mu sync.Mutex
 	others := failures(&mu, faults)
 	m.fail = func(moment string, keys []dedupstore.Key) error {

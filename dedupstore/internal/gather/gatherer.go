@@ -22,8 +22,11 @@ type Config struct {
 	// Side is the most transactions side by side, at least 1: the connections that the store may hold.
 	Side int
 
+	// AtOnce has the functions of a group run side by side: they do not use its connection.
+	AtOnce bool
+
 	// Span is how long the functions of a group may run together; then it commits, and the rest is the next group. It bounds
-	// how long locks are held, and how long a slow function delays others. Defaults to 20 ms.
+	// how long locks are held, and how long a slow function delays others. It has no effect with AtOnce. Defaults to 20 ms.
 	Span time.Duration
 
 	// Grace is how long a function may go on after its context has ended, before the other calls of its group are freed of
@@ -106,7 +109,7 @@ func (g *Gatherer[Tx]) follow(c *call[Tx]) (ran bool, err error) {
 		case e.alone:
 			return g.alone(c.ctx, c.key, c.fn)
 		case e.tx != nil:
-			c.run(e.tx)
+			c.run(e.tx, e.place)
 		default:
 			return e.ran, e.err
 		}

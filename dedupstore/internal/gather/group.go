@@ -3,6 +3,7 @@ package gather
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/einmal-go/einmal/dedupstore"
@@ -23,8 +24,14 @@ type group[Tx any] struct {
 	back []dedupstore.Key // records to be taken back
 	rest []*call[Tx]      // members for whose functions no time was left
 
-	culprit *call[Tx]           // the member whose function failed
-	broken  map[*turn.Lane]bool // lanes of which a member did not run: those behind it must not either
+	culprits []culprit[Tx]       // the members whose functions failed, in their order
+	broken   map[*turn.Lane]bool // lanes of which a member did not run: those behind it must not either
+}
+
+// culprit is a member whose function failed.
+type culprit[Tx any] struct {
+	*call[Tx]
+	err error
 }
 
 // run runs a group until everybody in it has an answer or waits again.
@@ -36,11 +43,11 @@ func (g *Gatherer[Tx]) run(members []*call[Tx]) {
 	}
 	var err error
 	if gr.tx, gr.fresh, err = g.backend.Begin(context.Background(), keys); err != nil {
-		gr.failed(nil, err)
+		gr.failed(err)
 		return
 	}
-	if err := gr.functions(); err != nil {
-		gr.failed(gr.culprit, err)
+	if gr.functions(); len(gr.culprits) > 0 {
+		gr.failed(gr.culprits[0].err)
 		return
 	}
 	if err := gr.tx.Commit(gr.back); err != nil {
@@ -52,19 +59,21 @@ func (g *Gatherer[Tx]) run(members []*call[Tx]) {
 	gr.committed()
 }
 
-// functions runs the functions of the fresh members until one fails, which is the culprit then.
-func (gr *group[Tx]) functions() error {
+// functions runs the functions of the fresh members: one after the other until one fails, or all at once.
+func (gr *group[Tx]) functions() {
 	began := time.Now()
-	worked := false
+	var running []*call[Tx] // at once
 	for i, c := range gr.members {
-		switch gr.next(i, worked && time.Since(began) >= gr.g.cfg.Span || c.turn != nil && gr.broken[c.lane()]) {
+		over := len(gr.in) > 0 && !gr.g.cfg.AtOnce && time.Since(began) >= gr.g.cfg.Span
+		switch gr.next(i, over || c.turn != nil && gr.broken[c.lane()]) {
 		case stepRun:
-			worked = true
-			if err := gr.call(c); err != nil {
-				gr.culprit = c
-				return err
-			}
+			c.events <- event[Tx]{tx: gr.tx, place: i}
 			gr.in = append(gr.in, i)
+			if gr.g.cfg.AtOnce {
+				running = append(running, c)
+			} else if gr.await(c); len(gr.culprits) > 0 {
+				return
+			}
 		case stepDuplicate:
 			gr.in = append(gr.in, i)
 		case stepLate:
@@ -79,7 +88,9 @@ func (gr *group[Tx]) functions() error {
 			gr.breaks(c)
 		}
 	}
-	return nil
+	for _, c := range running {
+		gr.await(c)
+	}
 }
 
 func (gr *group[Tx]) breaks(c *call[Tx]) {
@@ -119,44 +130,46 @@ func (gr *group[Tx]) next(i int, late bool) step {
 	return stepRun
 }
 
-// call has c's goroutine run its function. A function that goes on after its context has ended is left behind.
-func (gr *group[Tx]) call(c *call[Tx]) error {
-	c.events <- event[Tx]{tx: gr.tx}
+// await waits for c's function. A function that goes on after its context has ended is left behind.
+func (gr *group[Tx]) await(c *call[Tx]) {
+	var err error
 	select {
-	case err := <-c.results:
-		return gr.returned(c, err)
+	case err = <-c.results:
 	case <-c.ctx.Done():
+		err = gr.grace(c)
 	}
+	if err != nil {
+		gr.culprits = append(gr.culprits, culprit[Tx]{c, err})
+		return
+	}
+	gr.g.mu.Lock()
+	c.state = ran
+	gr.g.mu.Unlock()
+}
+
+func (gr *group[Tx]) grace(c *call[Tx]) error {
 	grace := time.NewTimer(gr.g.cfg.Grace)
 	defer grace.Stop()
 	select {
 	case err := <-c.results:
-		return gr.returned(c, err)
+		return err
 	case <-grace.C:
 		gr.tx.Abandon()
 		return errHangs
 	}
 }
 
-func (gr *group[Tx]) returned(c *call[Tx], err error) error {
-	if err == nil {
-		gr.g.mu.Lock()
-		c.state = ran
-		gr.g.mu.Unlock()
-	}
-	return err
-}
-
-// failed ends a group that is not committed. culprit is the call whose function failed, or nil.
-func (gr *group[Tx]) failed(culprit *call[Tx], err error) {
+// failed ends a group that is not committed.
+func (gr *group[Tx]) failed(err error) {
 	fault := OfCall
-	switch err {
-	case errHangs: //nolint:errorlint // they are ours, and never wrapped
-		gr.leftBehind(culprit)
-	case errNotReturned:
+	switch {
+	case errors.Is(err, errHangs): // its transaction is rolled back when the function has returned
+	case errors.Is(err, errNotReturned):
 		gr.tx.Rollback()
 	default:
-		fault = gr.g.backend.Fault(err)
+		if !gr.g.cfg.AtOnce || len(gr.culprits) == 0 {
+			fault = gr.g.backend.Fault(err)
+		}
 		if gr.tx != nil && errors.Is(err, dedupstore.ErrTxEnded) {
 			gr.tx.Ended(gr.notRun())
 		}
@@ -165,16 +178,21 @@ func (gr *group[Tx]) failed(culprit *call[Tx], err error) {
 		}
 	}
 	switch {
-	case fault == OfAll && culprit == nil:
+	case fault == OfAll && len(gr.culprits) == 0:
 		gr.all(err)
 	case fault == OfNobody:
-		gr.g.end(func() {
-			gr.g.contended()
-			gr.g.again(gr.members)
-		})
+		gr.collide()
 	default:
-		gr.without(culprit, err)
+		gr.without()
 	}
+}
+
+// collide has all members come again after a deadlock.
+func (gr *group[Tx]) collide() {
+	gr.g.end(func() {
+		gr.g.contended()
+		gr.g.again(gr.members)
+	})
 }
 
 // notRun returns the keys that were recorded and whose functions have not run.
@@ -182,26 +200,46 @@ func (gr *group[Tx]) notRun() (keys []dedupstore.Key) {
 	gr.g.mu.Lock()
 	defer gr.g.mu.Unlock()
 	for i, c := range gr.members {
-		if gr.fresh[i] && c != gr.culprit && c.state != ran {
+		if gr.fresh[i] && c.state != ran && !gr.blamed(c) {
 			keys = append(keys, c.key)
 		}
 	}
 	return keys
 }
 
-// without answers the culprit and has all others come again.
-func (gr *group[Tx]) without(culprit *call[Tx], err error) {
+func (gr *group[Tx]) blamed(c *call[Tx]) bool {
+	return slices.ContainsFunc(gr.culprits, func(k culprit[Tx]) bool { return k.call == c })
+}
+
+// without answers the culprits and has all others come again. Of several in a lane only the first is answered, as if those behind it
+// had not run: a function that did not return cannot come again.
+func (gr *group[Tx]) without() {
+	var guilty []culprit[Tx]
 	gr.g.end(func() {
 		gr.g.stats.Halved++
 		gr.g.pace.failed(len(gr.members))
-		if culprit != nil {
-			culprit.state = ended // its twins come again, as calls of their own
+		for _, k := range gr.culprits {
+			if k.turn != nil && gr.broken[k.lane()] && k.returned() {
+				continue
+			}
+			gr.breaks(k.call)
+			k.state = ended // its twins come again, as calls of their own
+			guilty = append(guilty, k)
 		}
 		gr.g.again(gr.members)
 	})
-	if culprit != nil && err != errHangs { //nolint:errorlint // it is ours, and never wrapped
-		culprit.answer(false, err)
+	for _, k := range guilty {
+		if errors.Is(k.err, errHangs) {
+			gr.leftBehind(k.call)
+		} else {
+			k.answer(false, k.err)
+		}
 	}
+}
+
+// returned reports whether the function has returned an error.
+func (k culprit[Tx]) returned() bool {
+	return !errors.Is(k.err, errHangs) && !errors.Is(k.err, errNotReturned)
 }
 
 // leftBehind waits for the function that hangs, somewhere else. Its caller waits with it, as without groups.
@@ -236,16 +274,17 @@ func (gr *group[Tx]) all(err error) {
 
 // notCommitted tells a commit that surely failed from one of which nobody knows.
 func (gr *group[Tx]) notCommitted(err error) {
+	if blame, ok := errors.AsType[*Blame](err); ok {
+		err = blame.Err
+		gr.culprits = append(gr.culprits, culprit[Tx]{gr.members[blame.Place], err})
+	}
 	switch gr.g.backend.Fault(err) {
 	case OfAll:
 		gr.answered(func() {}, func(int) (bool, error) { return false, err })
 	case OfNobody:
-		gr.g.end(func() {
-			gr.g.contended()
-			gr.g.again(gr.members)
-		})
+		gr.collide()
 	default:
-		gr.without(nil, err)
+		gr.without()
 	}
 }
 

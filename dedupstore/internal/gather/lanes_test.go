@@ -42,8 +42,8 @@ func TestLanesKeepTheirOrder(t *testing.T) {
 			}
 			return s
 		}), 1, 100).Draw(rt, "messages")
-		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite}), 20, 20).Draw(rt, "faults")
-		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 4).Draw(rt, "side")}
+		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite, errQueued}), 20, 20).Draw(rt, "faults")
+		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 4).Draw(rt, "side"), AtOnce: rapid.Bool().Draw(rt, "at once")}
 		synctest.Test(t, func(t *testing.T) { playLanes(t, cfg, scripts, faults) })
 	})
 }
@@ -51,6 +51,7 @@ func TestLanesKeepTheirOrder(t *testing.T) {
 func playLanes(t *testing.T, cfg Config, scripts []laneScript, faults []error) {
 	t.Helper()
 	m := newModel(t)
+	m.atOnce = cfg.AtOnce
 	var mu sync.Mutex
 	m.fail = failures(&mu, faults)
 	g := New(m, cfg)

@@ -29,7 +29,8 @@ type model struct {
 	sizes   []int            // records of each transaction that was begun
 	order   []dedupstore.Key // of the effects that were committed
 
-	fail func(moment string, keys []dedupstore.Key) error // may be nil
+	fail   func(moment string, keys []dedupstore.Key) error // may be nil
+	atOnce bool
 }
 
 // Failures of the model's database.
@@ -39,6 +40,7 @@ var (
 	errAway     = errors.New("away")
 	errUnknown  = errors.New("the outcome is unknown")
 	errDefinite = errors.New("deferred constraint")
+	errQueued   = errors.New("a queued statement")
 	errWaiting  = errors.New("waiting")
 )
 
@@ -65,7 +67,7 @@ func failures(mu *sync.Mutex, faults []error) func(moment string, keys []dedupst
 		}
 		err := faults[0]
 		faults = faults[1:]
-		if moment == "begin" && (errors.Is(err, errUnknown) || errors.Is(err, errDefinite)) {
+		if moment == "begin" && (errors.Is(err, errUnknown) || errors.Is(err, errDefinite) || errors.Is(err, errQueued)) {
 			return nil
 		}
 		return err
@@ -76,7 +78,8 @@ func failures(mu *sync.Mutex, faults []error) func(moment string, keys []dedupst
 type modelTx struct {
 	m       *model
 	fresh   map[dedupstore.Key]bool
-	written []dedupstore.Key
+	written []dedupstore.Key // by one function
+	ran     map[int]*modelTx // what each function has seen, by its place
 	keys    []dedupstore.Key
 	ended   bool
 	running bool
@@ -94,7 +97,7 @@ func (m *model) Begin(_ context.Context, keys []dedupstore.Key) (Transaction[*mo
 	for slices.ContainsFunc(keys, func(k dedupstore.Key) bool { return m.held[k] }) {
 		m.changed.Wait()
 	}
-	tx := &modelTx{m: m, fresh: map[dedupstore.Key]bool{}, keys: keys}
+	tx := &modelTx{m: m, fresh: map[dedupstore.Key]bool{}, ran: map[int]*modelTx{}, keys: keys}
 	fresh := make([]bool, len(keys))
 	for i, k := range keys {
 		if m.held[k] {
@@ -111,9 +114,9 @@ func (m *model) Begin(_ context.Context, keys []dedupstore.Key) (Transaction[*mo
 	return tx, fresh, nil
 }
 
-func (tx *modelTx) Run(ctx context.Context, fn func(context.Context, *modelTx) error) error {
+func (tx *modelTx) Run(ctx context.Context, place int, fn func(context.Context, *modelTx) error) error {
 	tx.m.mu.Lock()
-	if tx.running || tx.ended {
+	if tx.running && !tx.m.atOnce || tx.ended {
 		tx.m.t.Errorf("a function runs beside another one, or in a transaction that has ended")
 	}
 	tx.running = true
@@ -123,23 +126,34 @@ func (tx *modelTx) Run(ctx context.Context, fn func(context.Context, *modelTx) e
 		tx.running = false
 		tx.m.mu.Unlock()
 	}()
-	if err := fn(ctx, tx); err != nil {
+	its := &modelTx{}
+	if err := fn(ctx, its); err != nil {
 		return err
 	}
+	tx.m.mu.Lock()
+	tx.ran[place] = its
+	tx.m.mu.Unlock()
 	return ctx.Err()
 }
 
 func (tx *modelTx) Commit(back []dedupstore.Key) error {
 	time.Sleep(300 * time.Microsecond)
 	err := tx.m.failing("commit", tx.keys)
+	places := slices.Sorted(maps.Keys(tx.ran))
+	if errors.Is(err, errQueued) {
+		if err = nil; tx.m.atOnce && len(places) > 0 {
+			place := places[rand.IntN(len(places))]
+			return &Blame{place, fmt.Errorf("%w: %v", errQueued, tx.keys[place])}
+		}
+	}
 	if errors.Is(err, errUnknown) && rand.IntN(2) == 0 || err == nil {
-		tx.commit(back)
+		tx.commit(back, places)
 		return err
 	}
 	return err
 }
 
-func (tx *modelTx) commit(back []dedupstore.Key) {
+func (tx *modelTx) commit(back []dedupstore.Key, places []int) {
 	m := tx.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,8 +166,12 @@ func (tx *modelTx) commit(back []dedupstore.Key) {
 		}
 		delete(tx.fresh, k)
 	}
+	var effects []dedupstore.Key
+	for _, place := range places {
+		effects = append(effects, tx.ran[place].written...)
+	}
 	written := map[dedupstore.Key]bool{}
-	for _, k := range tx.written {
+	for _, k := range effects {
 		written[k] = true
 	}
 	if !maps.Equal(written, tx.fresh) {
@@ -163,7 +181,7 @@ func (tx *modelTx) commit(back []dedupstore.Key) {
 		m.records[k] = true
 		m.effects[k]++
 	}
-	m.order = append(m.order, tx.written...)
+	m.order = append(m.order, effects...)
 	tx.end()
 }
 
@@ -198,7 +216,7 @@ func (m *model) Once(ctx context.Context, key dedupstore.Key, fn func(context.Co
 	}
 	defer tx.Rollback()
 	if fresh[0] {
-		if err := tx.Run(ctx, fn); err != nil {
+		if err := tx.Run(ctx, 0, fn); err != nil {
 			return false, err
 		}
 	}

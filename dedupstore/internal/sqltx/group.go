@@ -189,7 +189,7 @@ func note(ctx context.Context, tx *sql.Tx, text, pairs string, answers *record.A
 func (tx *groupTx[T]) sql() *sql.Tx { return tx.call.sql() }
 
 // Run implements gather.Transaction.
-func (tx *groupTx[T]) Run(ctx context.Context, fn func(context.Context, T) error) error {
+func (tx *groupTx[T]) Run(ctx context.Context, _ int, fn func(context.Context, T) error) error {
 	if err := tx.call.mark(ctx); err != nil {
 		return err
 	}
