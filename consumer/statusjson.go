@@ -74,12 +74,26 @@ type topicTotalsJSON struct {
 	DrainsCut     int64   `json:"drains_cut"`
 	OutOfRange    int64   `json:"out_of_range"`
 	PausedSeconds float64 `json:"paused_seconds"`
+
+	Groups *groupsJSON `json:"groups,omitempty"`
+}
+
+// groupsJSON is a GroupStats.
+type groupsJSON struct {
+	Transactions int64 `json:"transactions"`
+	Calls        int64 `json:"messages"`
+	RolledBack   int64 `json:"rolled_back"`
+	Size         int   `json:"size"`
+	Side         int   `json:"side"`
+	Contended    bool  `json:"contended"`
 }
 
 func (t *Totals) json() totalsJSON {
 	j := totalsJSON{Rebalances: t.Rebalances, ShortSessions: t.ShortSessions, Topics: []topicTotalsJSON{}}
 	for _, of := range t.Topics {
-		j.Topics = append(j.Topics, topicTotalsJSON{of.Topic, of.Assigned, of.Drained, of.DrainTime.Seconds(), of.DrainsCut, of.OutOfRange, of.Paused.Seconds()})
+		j.Topics = append(j.Topics, topicTotalsJSON{
+			of.Topic, of.Assigned, of.Drained, of.DrainTime.Seconds(), of.DrainsCut, of.OutOfRange, of.Paused.Seconds(), (*groupsJSON)(of.Groups),
+		})
 	}
 	return j
 }

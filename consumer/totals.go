@@ -23,6 +23,7 @@ type TopicTotals struct {
 	DrainsCut  int64         // whose handlers were cancelled because the time to drain was over: their messages are delivered again
 	OutOfRange int64         // whose committed offset was not in the log any more
 	Paused     time.Duration // for which fetching was paused because a limit was reached, added up over the partitions; up to a second old
+	Groups     *GroupStats   // of the store that puts its messages into one transaction, nil if there is none
 }
 
 // sessionTotals is safe for concurrent use.
@@ -61,7 +62,7 @@ func (c *Consumer) totals() Totals {
 	c.sessionTotals.mu.Unlock()
 	for name, t := range c.topics {
 		t.totals.count(func(now *TopicTotals) {
-			now.Topic = name
+			now.Topic, now.Groups = name, t.groupStats()
 			sum.Topics = append(sum.Topics, *now)
 		})
 	}

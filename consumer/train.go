@@ -13,6 +13,34 @@ type Grouper interface {
 	Group() int
 }
 
+// GroupReporter is implemented by Groupers that tell what has become of their groups. ok is false if they make none.
+type GroupReporter interface {
+	GroupStats() (stats GroupStats, ok bool)
+}
+
+// GroupStats is what a store has done with the messages that it puts into one transaction. Counts only grow; topics that share a store
+// have the same ones.
+type GroupStats struct {
+	Transactions int64 // that were committed
+	Calls        int64 // messages that they answered
+	RolledBack   int64 // groups whose messages came again, in smaller groups
+	Size         int   // the most messages in the next group
+	Side         int   // the most transactions side by side now; they are single ones if Size is 1
+	Contended    bool  // groups are held small, one at a time, because of deadlocks or serialization failures
+}
+
+// groupStats is that of the first of the topic's links that has one, or nil.
+func (t *topic) groupStats() *GroupStats {
+	for _, h := range t.links {
+		if r, ok := h.(GroupReporter); ok {
+			if stats, ok := r.GroupStats(); ok {
+				return &stats
+			}
+		}
+	}
+	return nil
+}
+
 // grouped is the largest Group of the topic's links.
 func (t *topic) grouped() int {
 	most := 0

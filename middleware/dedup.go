@@ -92,6 +92,15 @@ func (d *dedup[Tx]) Group() int {
 	return 0
 }
 
+// GroupStats implements consumer.GroupReporter.
+func (d *dedup[Tx]) GroupStats() (stats consumer.GroupStats, ok bool) {
+	if r, reports := d.store.(dedupstore.GroupReporter); reports {
+		of, ok := r.GroupStats()
+		return consumer.GroupStats(of), ok
+	}
+	return stats, false
+}
+
 // StoreType tells the consumer's first line in the log what it records in.
 func (d *dedup[Tx]) StoreType() string { return fmt.Sprintf("%T", d.store) }
 

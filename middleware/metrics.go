@@ -11,9 +11,11 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/meter"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/nils"
 )
 
 // MetricsConfig is what can be chosen about Metrics. Nil means all defaults.
@@ -70,6 +72,25 @@ func (m *metrics) Handle(ctx context.Context, msg *consumer.Message) error {
 	})
 }
 
+// stands measures the transactions of a store inside that puts several messages into one. A store that several topics share is measured
+// once.
+func (m *metrics) stands(r recorder) {
+	store, ok := r.recordsIn().(dedupstore.GroupReporter)
+	if !ok || nils.Is(store) || m.invalid != nil {
+		return
+	}
+	in := m.instruments
+	store.WatchGroups(in, func(result dedupstore.GroupResult) {
+		if result.Failed == "" {
+			in.groupSize.Record(context.Background(), float64(result.Calls), kafkaOnly)
+			return
+		}
+		in.groupsBack.Add(context.Background(), 1, metric.WithAttributeSet(attribute.NewSet(names.Kafka, names.GroupFailure.String(string(result.Failed)))))
+	})
+}
+
+var kafkaOnly = metric.WithAttributeSet(attribute.NewSet(names.Kafka))
+
 func (m *metrics) record(ctx context.Context, msg *consumer.Message, start time.Time, what outcome, err error) {
 	now := time.Now()
 	key := measureKey{topic: msg.Topic, group: msg.Group, what: what}
@@ -103,12 +124,16 @@ func (m *metrics) record(ctx context.Context, msg *consumer.Message, start time.
 type instruments struct {
 	duration, latency            metric.Float64Histogram
 	attempts, transactions, dead metric.Int64Counter
+
+	groupSize  metric.Float64Histogram
+	groupsBack metric.Int64Counter
 }
 
 // The boundaries of histograms, in seconds: those of the conventions for an attempt; up to a day for what may have waited for as long as
 // the service was down.
 var (
 	durationBounds = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
+	groupBounds    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 	latencyBounds  = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}
 )
 
@@ -120,6 +145,8 @@ func newInstruments(provider metric.MeterProvider) (*instruments, error) {
 		attempts:     m.Counter(names.Attempts),
 		transactions: m.Counter(names.TxCount),
 		dead:         m.Counter(names.DeadLetters),
+		groupSize:    m.Histogram(names.GroupSize, groupBounds...),
+		groupsBack:   m.Counter(names.GroupsRolledBack),
 	}, m.Err()
 }
 

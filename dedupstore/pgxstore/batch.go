@@ -32,6 +32,8 @@ var (
 	_ dedupstore.Transactor[*pgx.Batch] = (*BatchStore)(nil)
 	_ dedupstore.Checker                = (*BatchStore)(nil)
 	_ dedupstore.Grouper                = (*BatchStore)(nil)
+	_ dedupstore.GroupReporter          = (*BatchStore)(nil)
+	_ dedupstore.Identifier             = (*BatchStore)(nil)
 )
 
 // NewBatch returns a BatchStore on pool, as New returns a Store. Without Config.Group it saves a round trip per message at most.
@@ -82,8 +84,26 @@ func (s *BatchStore) InTx(ctx context.Context, fn func(ctx context.Context, batc
 // Check implements dedupstore.Checker, as Store.Check does.
 func (s *BatchStore) Check(ctx context.Context) error { return s.store.Check(ctx) }
 
+// Identity implements dedupstore.Identifier.
+func (s *BatchStore) Identity(ctx context.Context) (string, error) { return s.store.Identity(ctx) }
+
 // Group implements dedupstore.Grouper.
 func (s *BatchStore) Group() int { return s.store.Group() }
+
+// GroupStats implements dedupstore.GroupReporter.
+func (s *BatchStore) GroupStats() (stats dedupstore.GroupStats, ok bool) {
+	if s.groups == nil {
+		return stats, false
+	}
+	return s.groups.Stats(), true
+}
+
+// WatchGroups implements dedupstore.GroupReporter.
+func (s *BatchStore) WatchGroups(watcher any, f func(dedupstore.GroupResult)) {
+	if s.groups != nil {
+		s.groups.Watch(watcher, f)
+	}
+}
 
 // queueAndCommit is the way of a single call.
 func (s *Store) queueAndCommit(fn func(ctx context.Context, batch *pgx.Batch) error) finish {

@@ -36,6 +36,21 @@ func (s *Store) nested(ctx context.Context) bool { return ctx.Value(inGroup{s}) 
 // Group implements dedupstore.Grouper.
 func (s *Store) Group() int { return s.cfg.Group }
 
+// GroupStats implements dedupstore.GroupReporter.
+func (s *Store) GroupStats() (stats dedupstore.GroupStats, ok bool) {
+	if s.groups == nil {
+		return stats, false
+	}
+	return s.groups.Stats(), true
+}
+
+// WatchGroups implements dedupstore.GroupReporter.
+func (s *Store) WatchGroups(watcher any, f func(dedupstore.GroupResult)) {
+	if s.groups != nil {
+		s.groups.Watch(watcher, f)
+	}
+}
+
 // Once implements gather.Backend.
 func (g *groups) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, pgx.Tx) error) (bool, error) {
 	return g.store.alone(ctx, key, g.store.runAndCommit(fn))

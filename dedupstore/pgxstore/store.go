@@ -29,6 +29,8 @@ var (
 	_ dedupstore.Forgetter[pgx.Tx] = (*Store)(nil)
 	_ dedupstore.Checker           = (*Store)(nil)
 	_ dedupstore.Identifier        = (*Store)(nil)
+	_ dedupstore.Grouper           = (*Store)(nil)
+	_ dedupstore.GroupReporter     = (*Store)(nil)
 )
 
 // New returns a Store on pool, which stays the caller's to close, after the last Once has returned. It does no input or
@@ -57,7 +59,7 @@ func (s *Store) gathering(pool *pgxpool.Pool, atOnce bool) gather.Config {
 	if pool != nil {
 		side = max(1, int(pool.Config().MaxConns)-1)
 	}
-	return gather.Config{Size: s.cfg.Group, Side: side, AtOnce: atOnce}
+	return gather.Config{Size: s.cfg.Group, Side: side, AtOnce: atOnce, Changed: record.GroupsChanged(s.cfg.Logger)}
 }
 
 // Once implements dedupstore.Store. At most one less than the pool's MaxConns run at once, so that the rest of the service finds

@@ -111,3 +111,11 @@ func (s *Store) Identity(ctx context.Context) (string, error) { return s.store.I
 
 // Group implements dedupstore.Grouper.
 func (s *Store) Group() int { return s.store.Group() }
+
+// GroupStats implements dedupstore.GroupReporter.
+func (s *Store) GroupStats() (stats dedupstore.GroupStats, ok bool) { return s.store.GroupStats() }
+
+// WatchGroups implements dedupstore.GroupReporter.
+func (s *Store) WatchGroups(watcher any, f func(dedupstore.GroupResult)) {
+	s.store.WatchGroups(watcher, f)
+}

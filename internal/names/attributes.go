@@ -40,6 +40,7 @@ const (
 
 	TxOutcome    = attribute.Key("einmal.transaction.outcome") // how a transaction ended
 	DeadKind     = attribute.Key("einmal.dead_letter.kind")    // why a message was given up
+	GroupFailure = attribute.Key("einmal.group.failure")       // why a group was rolled back
 	OutboxMode   = attribute.Key("einmal.outbox.mode")         // of a relay
 	SweepOutcome = attribute.Key("einmal.sweep.outcome")       // how a janitor's sweep ended
 

@@ -11,6 +11,9 @@ var (
 	EffectLatency   = Instrument{"einmal.effect.latency", "s", "From the timestamp of a record to the commit of its effect."}
 	TxCount         = Instrument{"einmal.transactions", "{transaction}", "Transactions of handlers and dead letters, by how they ended."}
 	DeadLetters     = Instrument{"einmal.dead_letters", "{message}", "Messages that were written as dead letters, by why."}
+
+	GroupSize        = Instrument{"einmal.group.size", "{message}", "Messages that a transaction of a store with Config.Group has answered."}
+	GroupsRolledBack = Instrument{"einmal.groups.rolled_back", "{transaction}", "Groups that were rolled back, and whose messages came again in smaller ones."}
 )
 
 // Metrics of a Consumer, see consumer/consumermetrics.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/janitor"
+	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -109,6 +112,47 @@ var episodes = []episode{
 		w.produce(w.record("2", "bad", "2"), old)
 		w.eventually("both are dead letters", func() bool { return w.scrape().sum("einmal_dead_letters_total") == 2 })
 		return before, w.scrape()
+	}},
+	{"messages that share transactions", nil, func(w *world) (scrape, scrape) {
+		const messages = 20
+		var failed atomic.Bool
+		all := make(chan struct{})
+		h := func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
+			switch string(msg.Key) {
+			case "0", "1": // the two that run by themselves, while the others gather
+				<-all
+			case "bad":
+				if !failed.Swap(true) {
+					return errNoStock
+				}
+			}
+			return write(ctx, tx, msg)
+		}
+		cfg := w.config(h)
+		topic := cfg.Topics[w.topic]
+		topic.Workers = 2 * messages
+		topic.Handler = middleware.Dedup(pgxstore.New(w.pool, &pgxstore.Config{Group: messages}), txHandler(h), &middleware.DedupConfig{Window: 24 * time.Hour})
+		cfg.Topics[w.topic] = topic
+		c, _ := w.consume(cfg)
+		before := w.scrape()
+		for i := range messages {
+			w.produce(w.record(fmt.Sprint(i), fmt.Sprint(i), "1"))
+			if i == messages/2 {
+				w.produce(w.record("bad", "bad", "1"))
+			}
+		}
+		w.eventually("all are in work", func() bool { p := c.Status().Partitions; return len(p) == 1 && p[0].Running == messages+1 })
+		close(all)
+		w.handled(messages + 1)
+		s := w.scrape()
+		if n := s.sum("einmal_groups_rolled_back_total", `einmal_group_failure="function"`); n < 1 {
+			w.Errorf("%v groups were rolled back", n)
+		}
+		stats := c.Status().Totals.Topics[0].Groups
+		if stats == nil || stats.Calls != messages+1 || stats.RolledBack < 1 || stats.Transactions >= messages {
+			w.Errorf("the status of the groups is %+v", stats)
+		}
+		return before, s
 	}},
 	{"connections that are lost during COMMIT", []string{"EinmalOutcomeUnknown"}, func(w *world) (scrape, scrape) {
 		cut := w.cutCommits()

@@ -296,7 +296,7 @@ func TestOneFails(t *testing.T) {
 		if want := []int{1, 64, 32, 31}; !slices.Equal(m.sizes, want) {
 			t.Errorf("transactions of %v calls, want %v", m.sizes, want)
 		}
-		if s := g.Stats(); s.Halved != 1 || s.Size != 64 {
+		if s := g.Stats(); s.RolledBack != 1 || s.Size != 64 {
 			t.Errorf("Stats() = %+v", s)
 		}
 	})
@@ -404,7 +404,7 @@ func TestSpan(t *testing.T) {
 				t.Errorf("call %d: %+v", i, r)
 			}
 		}
-		if s := g.Stats(); s.Halved != 0 || s.Transactions < 4 {
+		if s := g.Stats(); s.RolledBack != 0 || s.Transactions < 4 {
 			t.Errorf("Stats() = %+v, want groups of some 20 ms", s)
 		}
 	})

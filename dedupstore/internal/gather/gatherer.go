@@ -51,7 +51,8 @@ type Gatherer[Tx any] struct {
 	queue  []*call[Tx] // in the order in which they run
 	active int         // transactions under way
 	pace   pace
-	stats  Stats
+	stats  dedupstore.GroupStats
+	watchers
 }
 
 // New returns a Gatherer.
@@ -138,14 +139,20 @@ func (g *Gatherer[Tx]) leave(c *call[Tx]) bool {
 func (g *Gatherer[Tx]) alone(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool, err error) {
 	done := false
 	defer func() {
+		result := dedupstore.GroupResult{Calls: 1}
 		g.end(func() {
-			g.stats.count(1)
+			if done && err == nil {
+				g.count(result)
+			}
 			if done && err == nil {
 				g.pace.succeeded(1, len(g.queue) > 0, time.Now())
 			} else if done && g.backend.Fault(err) == OfNobody {
 				g.contended()
 			}
 		})
+		if done && err == nil {
+			g.tell(result)
+		}
 	}()
 	ran, err = g.backend.Once(ctx, key, fn)
 	done = true

@@ -191,8 +191,25 @@ func (gr *group[Tx]) failed(err error) {
 func (gr *group[Tx]) collide() {
 	gr.g.end(func() {
 		gr.g.contended()
+		gr.g.count(rolledBack(dedupstore.GroupDeadlock))
 		gr.g.again(gr.members)
 	})
+	gr.g.tell(rolledBack(dedupstore.GroupDeadlock))
+}
+
+func rolledBack(why dedupstore.GroupFailure) dedupstore.GroupResult {
+	return dedupstore.GroupResult{Failed: why}
+}
+
+// why is why the group is rolled back.
+func (gr *group[Tx]) why() dedupstore.GroupResult {
+	switch {
+	case len(gr.culprits) > 0:
+		return rolledBack(dedupstore.GroupFunction)
+	case gr.tx == nil:
+		return rolledBack(dedupstore.GroupRecord)
+	}
+	return rolledBack(dedupstore.GroupCommit)
 }
 
 // notRun returns the keys that were recorded and whose functions have not run.
@@ -216,7 +233,7 @@ func (gr *group[Tx]) blamed(c *call[Tx]) bool {
 func (gr *group[Tx]) without() {
 	var guilty []culprit[Tx]
 	gr.g.end(func() {
-		gr.g.stats.Halved++
+		gr.g.count(gr.why())
 		gr.g.pace.failed(len(gr.members))
 		for _, k := range gr.culprits {
 			if k.turn != nil && gr.broken[k.lane()] && k.returned() {
@@ -228,6 +245,7 @@ func (gr *group[Tx]) without() {
 		}
 		gr.g.again(gr.members)
 	})
+	gr.g.tell(gr.why())
 	for _, k := range guilty {
 		if errors.Is(k.err, errHangs) {
 			gr.leftBehind(k.call)
@@ -290,12 +308,17 @@ func (gr *group[Tx]) notCommitted(err error) {
 
 func (gr *group[Tx]) committed() {
 	gr.answered(func() {
-		gr.g.stats.count(len(gr.in))
+		gr.g.count(gr.result())
 		full := len(gr.members) >= gr.g.pace.size || len(gr.rest) > 0
 		if gr.g.pace.succeeded(len(gr.in), full, time.Now()) && gr.g.cfg.Changed != nil {
 			gr.g.cfg.Changed(false)
 		}
 	}, func(i int) (bool, error) { return gr.fresh[i], nil })
+	gr.g.tell(gr.result())
+}
+
+func (gr *group[Tx]) result() dedupstore.GroupResult {
+	return dedupstore.GroupResult{Calls: len(gr.in)}
 }
 
 // answered answers the members that were in the commit and their twins, and has the rest come again.

@@ -1,21 +1,46 @@
 package gather
 
-// Stats counts what a Gatherer has done. Counts only grow.
-type Stats struct {
-	Transactions int64 // that were committed
-	Calls        int64 // that they answered
-	Halved       int64 // groups that were rolled back and came again smaller
-	Size, Side   int   // most calls in the next group, most transactions side by side now
-	Contended    bool  // groups are held small because of deadlocks
+import (
+	"maps"
+	"slices"
+
+	"github.com/einmal-go/einmal/dedupstore"
+)
+
+// watchers are those who are told of each transaction.
+type watchers map[any]func(dedupstore.GroupResult)
+
+// Watch implements dedupstore.GroupReporter.
+func (g *Gatherer[Tx]) Watch(watcher any, f func(dedupstore.GroupResult)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.watchers == nil {
+		g.watchers = watchers{}
+	}
+	g.watchers[watcher] = f
 }
 
-func (s *Stats) count(calls int) {
-	s.Transactions++
-	s.Calls += int64(calls)
+// count notes what became of a transaction. The mutex is held; the watchers are told by tell, without it.
+func (g *Gatherer[Tx]) count(result dedupstore.GroupResult) {
+	if result.Failed != "" {
+		g.stats.RolledBack++
+	} else {
+		g.stats.Transactions++
+		g.stats.Calls += int64(result.Calls)
+	}
+}
+
+func (g *Gatherer[Tx]) tell(result dedupstore.GroupResult) {
+	g.mu.Lock()
+	told := slices.Collect(maps.Values(g.watchers))
+	g.mu.Unlock()
+	for _, f := range told {
+		f(result)
+	}
 }
 
 // Stats returns what has been done so far.
-func (g *Gatherer[Tx]) Stats() Stats {
+func (g *Gatherer[Tx]) Stats() dedupstore.GroupStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.stats

@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
@@ -14,6 +15,18 @@ func GroupError(err error) error { return &groupError{err} }
 type groupError struct{ error }
 
 func (e *groupError) Unwrap() error { return e.error }
+
+// GroupsChanged writes a line when groups begin or cease to be held small.
+func GroupsChanged(log *slog.Logger) func(contended bool) {
+	return func(contended bool) {
+		if contended {
+			log.Warn("einmal: transactions of groups collide (deadlocks, serialization failures): groups are small and run one at a time for a while; " +
+				"let functions lock rows in one order, or lower Group")
+			return
+		}
+		log.Info("einmal: groups have their full size again")
+	}
+}
 
 // FaultOf says whom a failure of a group concerns.
 func FaultOf(err error) gather.Fault {

@@ -14,6 +14,21 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
+// GroupStats implements dedupstore.GroupReporter.
+func (s *Store[T]) GroupStats() (stats dedupstore.GroupStats, ok bool) {
+	if s.groups == nil {
+		return stats, false
+	}
+	return s.groups().Stats(), true
+}
+
+// WatchGroups implements dedupstore.GroupReporter.
+func (s *Store[T]) WatchGroups(watcher any, f func(dedupstore.GroupResult)) {
+	if s.groups != nil {
+		s.groups().Watch(watcher, f)
+	}
+}
+
 // groups runs groups of calls for a Store. It implements gather.Backend.
 type groups[T Tx] struct {
 	store *Store[T]

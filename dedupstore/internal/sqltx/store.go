@@ -52,7 +52,7 @@ func New[T Tx](driver Driver[T], dialect record.Dialect, cfg record.Config, inva
 	})}
 	if cfg.Group > 1 {
 		s.groups = sync.OnceValue(func() *gather.Gatherer[T] {
-			return gather.New(&groups[T]{store: s}, gather.Config{Size: cfg.Group, Side: s.side()})
+			return gather.New(&groups[T]{store: s}, gather.Config{Size: cfg.Group, Side: s.side(), Changed: record.GroupsChanged(cfg.Logger)})
 		})
 	}
 	return s
