@@ -71,10 +71,11 @@ func (c *Cluster) prepareDocker(ctx context.Context, e *engine, network *dockert
 			{"advertised.listeners", "PLAINTEXT://127.0.0.1:" + port + ",INTERNAL://" + host + ":19092"},
 		}...)
 		repository, tag := splitImage(image)
+		own := *network // dockertest writes to it when a node starts, and nodes start side by side
 		c.Addrs = append(c.Addrs, "127.0.0.1:"+port)
 		c.nodes = append(c.nodes, &dockerNode{engine: e, lifetime: cfg.Lifetime, options: dockertest.RunOptions{
 			Name: host, Hostname: host, Repository: repository, Tag: tag, Env: nodeEnv(cluster, settings), Labels: labels(),
-			Networks: []*dockertest.Network{network},
+			Networks: []*dockertest.Network{&own},
 			PortBindings: map[docker.Port][]docker.PortBinding{
 				"9092/tcp": {{HostIP: "127.0.0.1", HostPort: port}},
 			},
