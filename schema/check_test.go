@@ -60,51 +60,58 @@ func TestCheckAfterApply(t *testing.T) {
 	}
 }
 
+const dropKey = "alter table processed_event drop constraint processed_event_pkey; "
+
+// harm is something that is wrong with a table of a component, and what Check says of it.
+type harm struct {
+	harm  string
+	level schema.Level
+	about string
+	says  string
+}
+
+// harms are those to the table of records.
+var harms = map[string]harm{
+	"no table":                 {"drop table processed_event", schema.LevelError, "table", "does not exist"},
+	"unlogged":                 {"alter table processed_event set unlogged", schema.LevelError, "table", "is unlogged"},
+	"no counter":               {"alter table processed_event drop duplicates", schema.LevelError, "column duplicates", "is missing"},
+	"no key":                   {dropKey, schema.LevelError, "index", "no unique index on exactly (event_id, consumer_id)"},
+	"deferrable beside":        {"alter table processed_event add unique (event_id, consumer_id) deferrable", schema.LevelError, "index", "is deferrable"},
+	"char(n)":                  {"alter table processed_event alter event_id type char(40)", schema.LevelError, "column event_id", "may take different ids"},
+	"citext's kind":            {"create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false); alter table processed_event alter consumer_id type text collate folding", schema.LevelError, "column consumer_id", "may take different ids"},
+	"index of one":             {"create unique index narrow on processed_event (event_id)", schema.LevelError, "index", "narrow takes different events"},
+	"constraint of one":        {"alter table processed_event add constraint narrow unique (consumer_id)", schema.LevelError, "index", "narrow takes different events"},
+	"index of an expression":   {"create unique index narrow on processed_event (lower(event_id), consumer_id)", schema.LevelError, "index", "narrow takes different events"},
+	"index that folds":         {"create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false); create unique index narrow on processed_event (event_id collate folding, consumer_id)", schema.LevelError, "index", "not compare byte by byte"},
+	"column that must be":      {"alter table processed_event add tenant text not null", schema.LevelError, "column tenant", "must have a value"},
+	"index of something else":  {"create unique index other on processed_event (processed_at)", schema.LevelWarning, "index", "does not look at"},
+	"index twice":              {"create unique index zzz on processed_event (consumer_id, event_id)", schema.LevelWarning, "index", "there twice"},
+	"identity":                 {"alter table processed_event add id bigint generated always as identity", schema.LevelWarning, "column id", "sequence"},
+	"serial":                   {"alter table processed_event add id serial unique", schema.LevelWarning, "column id", "sequence"},
+	"no index of the time":     {"drop index processed_event_time", schema.LevelWarning, "index", "no index on (processed_at)"},
+	"time without a zone":      {"alter table processed_event alter processed_at type timestamp", schema.LevelWarning, "column processed_at", "timestamp without time zone"},
+	"no fillfactor":            {"alter table processed_event reset (fillfactor)", schema.LevelWarning, "option fillfactor", "no fillfactor"},
+	"autovacuum as everywhere": {"alter table processed_event reset (autovacuum_vacuum_insert_scale_factor)", schema.LevelWarning, "option autovacuum_vacuum_insert_scale_factor", "no autovacuum_vacuum_insert_scale_factor"},
+	"varchar(n)":               {"alter table processed_event alter event_id type varchar(36)", schema.LevelError, "column event_id", "two ids become one"},
+	"varchar(n) of consumers":  {"alter table processed_event alter consumer_id type varchar(8)", schema.LevelError, "column consumer_id", "longer values are refused"},
+	"varchar(n), a little":     {"alter table processed_event alter event_id type varchar(1023)", schema.LevelError, "column event_id", "two ids become one"},
+	"domain":                   {"create domain id as char(40); alter table processed_event alter event_id type id", schema.LevelError, "column event_id", "may take different ids"},
+	"no default of the time":   {"alter table processed_event alter processed_at drop default", schema.LevelError, "column processed_at", "einmal gives it none"},
+	"no time":                  {"alter table processed_event alter processed_at drop default, alter processed_at drop not null", schema.LevelWarning, "column processed_at", "never deleted"},
+	"time of another zone":     {"alter table processed_event alter processed_at set default (now() at time zone 'utc')", schema.LevelWarning, "column processed_at", "may not be the time"},
+	"time that stands still":   {"alter table processed_event alter processed_at set default '2020-01-01 00:00:00Z'", schema.LevelWarning, "column processed_at", "may not be the time"},
+	"no count":                 {"alter table processed_event alter duplicates drop default, alter duplicates drop not null", schema.LevelError, "column duplicates", "stays null"},
+	"count from 1":             {"alter table processed_event alter duplicates set default 1", schema.LevelError, "column duplicates", "has the default 1, and 0 in the files"},
+	"rule":                     {"create rule quiet as on insert to processed_event where new.consumer_id = 'x' do instead nothing", schema.LevelError, "rule", "rule quiet rewrites"},
+	"trigger":                  {"create function quiet() returns trigger language plpgsql as 'begin return null; end'; create trigger quiet before insert on processed_event for each row when (new.consumer_id = 'x') execute function quiet()", schema.LevelWarning, "trigger", "trigger quiet runs before"},
+	"invalid index":            {"create unique index broken on processed_event (event_id, consumer_id); update pg_index set indisvalid = false where indexrelid = 'broken'::regclass", schema.LevelWarning, "index", "broken is invalid"},
+	"autovacuum off":           {"alter table processed_event set (autovacuum_enabled = off)", schema.LevelWarning, "option autovacuum_enabled", "autovacuum is off"},
+}
+
 // Each harm is found, as what it is, and nothing else is; what it says to run puts it right.
 func TestCheckPostgres(t *testing.T) {
 	t.Parallel()
-	const pkey = "alter table processed_event drop constraint processed_event_pkey; "
-	for name, c := range map[string]struct {
-		harm  string
-		level schema.Level
-		about string
-		says  string
-	}{
-		"no table":                 {"drop table processed_event", schema.LevelError, "table", "does not exist"},
-		"unlogged":                 {"alter table processed_event set unlogged", schema.LevelError, "table", "is unlogged"},
-		"no counter":               {"alter table processed_event drop duplicates", schema.LevelError, "column duplicates", "is missing"},
-		"no key":                   {pkey, schema.LevelError, "index", "no unique index on exactly (event_id, consumer_id)"},
-		"deferrable beside":        {"alter table processed_event add unique (event_id, consumer_id) deferrable", schema.LevelError, "index", "is deferrable"},
-		"char(n)":                  {"alter table processed_event alter event_id type char(40)", schema.LevelError, "column event_id", "may take different ids"},
-		"citext's kind":            {"create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false); alter table processed_event alter consumer_id type text collate folding", schema.LevelError, "column consumer_id", "may take different ids"},
-		"index of one":             {"create unique index narrow on processed_event (event_id)", schema.LevelError, "index", "narrow takes different events"},
-		"constraint of one":        {"alter table processed_event add constraint narrow unique (consumer_id)", schema.LevelError, "index", "narrow takes different events"},
-		"index of an expression":   {"create unique index narrow on processed_event (lower(event_id), consumer_id)", schema.LevelError, "index", "narrow takes different events"},
-		"index that folds":         {"create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false); create unique index narrow on processed_event (event_id collate folding, consumer_id)", schema.LevelError, "index", "not compare byte by byte"},
-		"column that must be":      {"alter table processed_event add tenant text not null", schema.LevelError, "column tenant", "must have a value"},
-		"index of something else":  {"create unique index other on processed_event (processed_at)", schema.LevelWarning, "index", "does not look at"},
-		"index twice":              {"create unique index zzz on processed_event (consumer_id, event_id)", schema.LevelWarning, "index", "there twice"},
-		"identity":                 {"alter table processed_event add id bigint generated always as identity", schema.LevelWarning, "column id", "sequence"},
-		"serial":                   {"alter table processed_event add id serial unique", schema.LevelWarning, "column id", "sequence"},
-		"no index of the time":     {"drop index processed_event_time", schema.LevelWarning, "index", "no index on (processed_at)"},
-		"time without a zone":      {"alter table processed_event alter processed_at type timestamp", schema.LevelWarning, "column processed_at", "timestamp without time zone"},
-		"no fillfactor":            {"alter table processed_event reset (fillfactor)", schema.LevelWarning, "option fillfactor", "no fillfactor"},
-		"autovacuum as everywhere": {"alter table processed_event reset (autovacuum_vacuum_insert_scale_factor)", schema.LevelWarning, "option autovacuum_vacuum_insert_scale_factor", "no autovacuum_vacuum_insert_scale_factor"},
-		"varchar(n)":               {"alter table processed_event alter event_id type varchar(36)", schema.LevelError, "column event_id", "two ids become one"},
-		"varchar(n) of consumers":  {"alter table processed_event alter consumer_id type varchar(8)", schema.LevelError, "column consumer_id", "longer values are refused"},
-		"varchar(n), a little":     {"alter table processed_event alter event_id type varchar(1023)", schema.LevelError, "column event_id", "two ids become one"},
-		"domain":                   {"create domain id as char(40); alter table processed_event alter event_id type id", schema.LevelError, "column event_id", "may take different ids"},
-		"no default of the time":   {"alter table processed_event alter processed_at drop default", schema.LevelError, "column processed_at", "einmal gives it none"},
-		"no time":                  {"alter table processed_event alter processed_at drop default, alter processed_at drop not null", schema.LevelWarning, "column processed_at", "never deleted"},
-		"time of another zone":     {"alter table processed_event alter processed_at set default (now() at time zone 'utc')", schema.LevelWarning, "column processed_at", "may not be the time"},
-		"time that stands still":   {"alter table processed_event alter processed_at set default '2020-01-01 00:00:00Z'", schema.LevelWarning, "column processed_at", "may not be the time"},
-		"no count":                 {"alter table processed_event alter duplicates drop default, alter duplicates drop not null", schema.LevelError, "column duplicates", "stays null"},
-		"count from 1":             {"alter table processed_event alter duplicates set default 1", schema.LevelError, "column duplicates", "has the default 1, and 0 in the files"},
-		"rule":                     {"create rule quiet as on insert to processed_event where new.consumer_id = 'x' do instead nothing", schema.LevelError, "rule", "rule quiet rewrites"},
-		"trigger":                  {"create function quiet() returns trigger language plpgsql as 'begin return null; end'; create trigger quiet before insert on processed_event for each row when (new.consumer_id = 'x') execute function quiet()", schema.LevelWarning, "trigger", "trigger quiet runs before"},
-		"invalid index":            {"create unique index broken on processed_event (event_id, consumer_id); update pg_index set indisvalid = false where indexrelid = 'broken'::regclass", schema.LevelWarning, "index", "broken is invalid"},
-		"autovacuum off":           {"alter table processed_event set (autovacuum_enabled = off)", schema.LevelWarning, "option autovacuum_enabled", "autovacuum is off"},
-	} {
+	for name, c := range harms {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool := serverstest.Pool(t)
@@ -176,14 +183,22 @@ func TestCheckPrivileges(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "select current_schema()").Scan(&in); err != nil {
 		t.Fatal(err)
 	}
-	exec("grant usage on schema " + in + " to " + role)
 	ask := func(ctx context.Context, sql string, args ...any) (text string, err error) {
 		err = conn.QueryRow(ctx, sql, args...).Scan(&text)
 		return text, err
 	}
-	for _, want := range []string{"select error, insert error, update error, delete warning", ""} {
+	named := &schema.Config{Schema: in}
+	for _, c := range []struct {
+		cfg  *schema.Config
+		want string
+	}{
+		{named, "usage error"}, {nil, "select error, insert error, update error, delete warning"}, {nil, ""}, {named, ""}, {nil, "usage error"}, {nil, ""},
+	} {
+		if c.want == "usage error" {
+			exec("revoke usage on schema " + in + " from " + role)
+		}
 		exec("set role " + role)
-		found, err := schema.Postgres.Check(t.Context(), ask, nil, schema.Dedup)
+		found, err := schema.Postgres.Check(t.Context(), ask, c.cfg, schema.Dedup)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,10 +210,20 @@ func TestCheckPrivileges(t *testing.T) {
 				exec(f.Run)
 			}
 		}
-		if strings.Join(got, ", ") != want {
-			t.Errorf("missing: %q, want %q", got, want)
+		if strings.Join(got, ", ") != c.want || len(got) != len(found)-serverFindings(found) {
+			t.Errorf("%q, want the privileges %q", found, c.want)
 		}
 	}
+}
+
+// serverFindings counts what is about the server: the tests' one has fsync off.
+func serverFindings(found []schema.Finding) (n int) {
+	for _, f := range found {
+		if f.Table == "" {
+			n++
+		}
+	}
+	return n
 }
 
 func TestCheckServer(t *testing.T) {

@@ -32,6 +32,9 @@ func (c *comparison) compare() {
 	case !c.seen.Found && !c.seen.SchemaFound:
 		c.note(LevelError, "table", "\ncreate schema "+quote(c.cfg.Schema)+";"+create, "it does not exist")
 		return
+	case !c.seen.Found && c.seen.Hidden != "":
+		c.note(LevelError, "privilege usage", fmt.Sprintf("grant usage on schema %s to %s;", c.seen.Hidden, c.seen.User), "the user %s may not look into the schema %s, in which it is, or should be", c.seen.User, c.seen.Hidden)
+		return
 	case !c.seen.Found:
 		for _, taken := range c.seen.Taken {
 			c.note(LevelError, "name "+taken.Name, c.rename(taken), "the name %s, which it needs, is that of %s: creating it fails", taken.Name, taken.what())

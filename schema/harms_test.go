@@ -13,45 +13,45 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// The harms to the tables of the other components: each is found, as what it is, and what it says to run puts it right.
+// harmsToOthers are those to the tables of the other components.
+var harmsToOthers = map[string]struct {
+	component schema.Component
+	harm
+}{
+	"no index of what is pending":   {schema.Outbox, harm{"drop index outbox_event_pending", schema.LevelError, "index", "no index on (bucket, id) where status = 'PENDING'"}},
+	"no index of what is blocked":   {schema.Outbox, harm{"drop index outbox_event_blocked", schema.LevelError, "index", "no index on (bucket, id) where status = 'BLOCKED'"}},
+	"no index of what is claimed":   {schema.Outbox, harm{"drop index outbox_event_claimed", schema.LevelError, "index", "no index on (bucket, id) where status = 'PUBLISHING'"}},
+	"an index of all instead":       {schema.Outbox, harm{"drop index outbox_event_pending; create index on outbox_event (bucket, id)", schema.LevelError, "index", "where status = 'PENDING'"}},
+	"no index of what is sent":      {schema.Outbox, harm{"drop index outbox_event_published", schema.LevelWarning, "index", "no index on (published_at)"}},
+	"a sequence with a cache":       {schema.Outbox, harm{"alter table outbox_event alter id set cache 20", schema.LevelError, "sequence", "draws 20 numbers"}},
+	"a serial with a cache":         {schema.Outbox, harm{"alter table outbox_event alter id drop identity; create sequence s cache 5; alter table outbox_event alter id set default nextval('s')", schema.LevelError, "sequence", "draws 5 numbers"}},
+	"a sequence that begins again":  {schema.Outbox, harm{"alter table outbox_event alter id set cycle", schema.LevelError, "sequence", "begins again"}},
+	"a sequence that counts down":   {schema.Outbox, harm{"alter table outbox_event alter id set maxvalue 9 set minvalue -9 set increment -1", schema.LevelError, "sequence", "counts down"}},
+	"no number":                     {schema.Outbox, harm{"alter table outbox_event alter id drop identity", schema.LevelError, "column id", "einmal gives it none"}},
+	"another first state":           {schema.Outbox, harm{"alter table outbox_event alter status set default 'DEAD'", schema.LevelError, "column status", "'PENDING' in the files"}},
+	"no first state":                {schema.Outbox, harm{"alter table outbox_event alter status drop default", schema.LevelError, "column status", "einmal gives it none"}},
+	"a bucket of one's own":         {schema.Outbox, harm{"alter table outbox_event alter bucket drop expression, alter bucket set default 0", schema.LevelError, "column bucket", "not generated"}},
+	"an unlogged outbox":            {schema.Outbox, harm{"alter table outbox_event set unlogged", schema.LevelError, "table", "is unlogged"}},
+	"a short topic":                 {schema.Outbox, harm{"alter table outbox_event drop bucket; alter table outbox_event alter topic type varchar(200)", schema.LevelError, "column bucket", "missing"}},
+	"a trigger of the outbox":       {schema.Outbox, harm{"create function quiet() returns trigger language plpgsql as 'begin return null; end'; create trigger quiet before update on outbox_event for each row execute function quiet()", schema.LevelWarning, "trigger", "runs before"}},
+	"no lease's epoch":              {schema.Outbox, harm{"alter table outbox_lease alter epoch drop default", schema.LevelError, "column epoch", "einmal gives it none"}},
+	"keys that fold":                {schema.Idempotency, harm{"select pg_advisory_xact_lock(hashtext('citext')); create extension if not exists citext with schema public; alter table idempotency_key alter key type public.citext", schema.LevelError, "column key", "may take different ids"}},
+	"short keys":                    {schema.Idempotency, harm{"alter table idempotency_key alter key type varchar(36)", schema.LevelError, "column key", "two ids become one"}},
+	"unlogged answers":              {schema.Idempotency, harm{"alter table idempotency_key set unlogged", schema.LevelError, "table", "is unlogged"}},
+	"no index of the expiry":        {schema.Idempotency, harm{"drop index idempotency_key_expiry", schema.LevelWarning, "index", "no index on (expires_at)"}},
+	"short errors":                  {schema.DeadLetter, harm{"alter table dead_message alter error type varchar(100)", schema.LevelError, "column error", "longer values are refused"}},
+	"dead letters without a time":   {schema.DeadLetter, harm{"alter table dead_message alter died_at drop default", schema.LevelError, "column died_at", "einmal gives it none"}},
+	"dead letters without a number": {schema.DeadLetter, harm{"alter table dead_message alter id drop identity", schema.LevelError, "column id", "einmal gives it none"}},
+	"redrives that are null":        {schema.DeadLetter, harm{"alter table dead_message alter redrives drop default, alter redrives drop not null", schema.LevelError, "column redrives", "stays null"}},
+	"unlogged dead letters":         {schema.DeadLetter, harm{"alter table dead_message set unlogged", schema.LevelError, "table", "is unlogged"}},
+	"starts that are null":          {schema.CrashLoop, harm{"alter table started_message alter starts drop default, alter starts drop not null", schema.LevelError, "column starts", "stays null"}},
+	"a rule of starts":              {schema.CrashLoop, harm{"create rule quiet as on insert to started_message do instead nothing", schema.LevelError, "rule", "rewrites"}},
+}
+
+// Each harm to another table is found, as what it is, and what it says to run puts it right.
 func TestCheckOtherTables(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		component schema.Component
-		harm      string
-		level     schema.Level
-		about     string
-		says      string
-	}{
-		"no index of what is pending":   {schema.Outbox, "drop index outbox_event_pending", schema.LevelError, "index", "no index on (bucket, id) where status = 'PENDING'"},
-		"no index of what is blocked":   {schema.Outbox, "drop index outbox_event_blocked", schema.LevelError, "index", "no index on (bucket, id) where status = 'BLOCKED'"},
-		"no index of what is claimed":   {schema.Outbox, "drop index outbox_event_claimed", schema.LevelError, "index", "no index on (bucket, id) where status = 'PUBLISHING'"},
-		"an index of all instead":       {schema.Outbox, "drop index outbox_event_pending; create index on outbox_event (bucket, id)", schema.LevelError, "index", "where status = 'PENDING'"},
-		"no index of what is sent":      {schema.Outbox, "drop index outbox_event_published", schema.LevelWarning, "index", "no index on (published_at)"},
-		"a sequence with a cache":       {schema.Outbox, "alter table outbox_event alter id set cache 20", schema.LevelError, "sequence", "draws 20 numbers"},
-		"a serial with a cache":         {schema.Outbox, "alter table outbox_event alter id drop identity; create sequence s cache 5; alter table outbox_event alter id set default nextval('s')", schema.LevelError, "sequence", "draws 5 numbers"},
-		"a sequence that begins again":  {schema.Outbox, "alter table outbox_event alter id set cycle", schema.LevelError, "sequence", "begins again"},
-		"a sequence that counts down":   {schema.Outbox, "alter table outbox_event alter id set maxvalue 9 set minvalue -9 set increment -1", schema.LevelError, "sequence", "counts down"},
-		"no number":                     {schema.Outbox, "alter table outbox_event alter id drop identity", schema.LevelError, "column id", "einmal gives it none"},
-		"another first state":           {schema.Outbox, "alter table outbox_event alter status set default 'DEAD'", schema.LevelError, "column status", "'PENDING' in the files"},
-		"no first state":                {schema.Outbox, "alter table outbox_event alter status drop default", schema.LevelError, "column status", "einmal gives it none"},
-		"a bucket of one's own":         {schema.Outbox, "alter table outbox_event alter bucket drop expression, alter bucket set default 0", schema.LevelError, "column bucket", "not generated"},
-		"an unlogged outbox":            {schema.Outbox, "alter table outbox_event set unlogged", schema.LevelError, "table", "is unlogged"},
-		"a short topic":                 {schema.Outbox, "alter table outbox_event drop bucket; alter table outbox_event alter topic type varchar(200)", schema.LevelError, "column bucket", "missing"},
-		"a trigger of the outbox":       {schema.Outbox, "create function quiet() returns trigger language plpgsql as 'begin return null; end'; create trigger quiet before update on outbox_event for each row execute function quiet()", schema.LevelWarning, "trigger", "runs before"},
-		"no lease's epoch":              {schema.Outbox, "alter table outbox_lease alter epoch drop default", schema.LevelError, "column epoch", "einmal gives it none"},
-		"keys that fold":                {schema.Idempotency, "create extension if not exists citext with schema public; alter table idempotency_key alter key type public.citext", schema.LevelError, "column key", "may take different ids"},
-		"short keys":                    {schema.Idempotency, "alter table idempotency_key alter key type varchar(36)", schema.LevelError, "column key", "two ids become one"},
-		"unlogged answers":              {schema.Idempotency, "alter table idempotency_key set unlogged", schema.LevelError, "table", "is unlogged"},
-		"no index of the expiry":        {schema.Idempotency, "drop index idempotency_key_expiry", schema.LevelWarning, "index", "no index on (expires_at)"},
-		"short errors":                  {schema.DeadLetter, "alter table dead_message alter error type varchar(100)", schema.LevelError, "column error", "longer values are refused"},
-		"dead letters without a time":   {schema.DeadLetter, "alter table dead_message alter died_at drop default", schema.LevelError, "column died_at", "einmal gives it none"},
-		"dead letters without a number": {schema.DeadLetter, "alter table dead_message alter id drop identity", schema.LevelError, "column id", "einmal gives it none"},
-		"redrives that are null":        {schema.DeadLetter, "alter table dead_message alter redrives drop default, alter redrives drop not null", schema.LevelError, "column redrives", "stays null"},
-		"unlogged dead letters":         {schema.DeadLetter, "alter table dead_message set unlogged", schema.LevelError, "table", "is unlogged"},
-		"starts that are null":          {schema.CrashLoop, "alter table started_message alter starts drop default, alter starts drop not null", schema.LevelError, "column starts", "stays null"},
-		"a rule of starts":              {schema.CrashLoop, "create rule quiet as on insert to started_message do instead nothing", schema.LevelError, "rule", "rewrites"},
-	} {
+	for name, c := range harmsToOthers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool := serverstest.Pool(t)
@@ -61,12 +61,12 @@ func TestCheckOtherTables(t *testing.T) {
 				}
 			}
 			run(schema.Postgres.SQL(nil, c.component))
-			run(c.harm)
+			run(c.harm.harm)
 			found := checkPostgres(t, pool, nil, c.component)
 			i := slices.IndexFunc(found, func(f schema.Finding) bool {
 				return f.Level == c.level && f.About == c.about && strings.Contains(f.Says, c.says)
 			})
-			if i < 0 || len(found) > 1 && c.harm[:len("alter table outbox_event drop")] != "alter table outbox_event drop" {
+			if i < 0 || len(found) > 1 && c.harm.harm[:len("alter table outbox_event drop")] != "alter table outbox_event drop" {
 				t.Fatalf("%q, want one %s about %s that says %q", found, c.level, c.about, c.says)
 			}
 			if found[i].Run == "" {

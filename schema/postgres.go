@@ -21,6 +21,7 @@ var postgresSQL = `
 select row_to_json(answer)::text from (
 select c.oid is not null as found,
 	$2 = '' or to_regnamespace($2) is not null as schema_found,
+	coalesce(wanted.hidden, '') as hidden,
 	coalesce(c.relkind::text, '') as kind,
 	coalesce(c.relpersistence <> 'p', false) as unlogged,
 	quote_ident(current_user) as "user",
@@ -60,7 +61,11 @@ select c.oid is not null as found,
 	array(select row_to_json(x) from (select l.oid::regclass::text as name, coalesce(l.reloptions, '{}') as options, l.relpersistence <> 'p' as unlogged from pg_class l
 		where l.oid = c.oid and c.relkind = 'r'
 		or c.relkind = 'p' and l.oid in (select relid from pg_partition_tree(c.oid) where isleaf) order by 1) x) as storage
-from (select to_regclass($1) as oid) wanted left join pg_class c on c.oid = wanted.oid
+from (select case when $2 = '' or coalesce(has_schema_privilege(to_regnamespace($2)::oid, 'usage'), true) then to_regclass($1) end as oid, (
+	select quote_ident(n.nspname) from pg_namespace n where not has_schema_privilege(n.oid, 'usage') and case when $2 <> '' then n.oid = to_regnamespace($2) else
+		(n.nspname::text = any (string_to_array(replace(current_setting('search_path'), '"', ''), ', ')) or n.nspname = current_user)
+		and exists (select from pg_class h where h.relnamespace = n.oid and h.relname = (parse_ident($1))[1]) end
+	order by 1 limit 1) as hidden) wanted left join pg_class c on c.oid = wanted.oid
 ) answer`
 
 func lookAtPostgres(ctx context.Context, ask Query, names *namer, t *table) (*seen, error) {

@@ -10,7 +10,8 @@ import (
 type seen struct {
 	Found       bool         `json:"found"`
 	SchemaFound bool         `json:"schema_found"`
-	Kind        string       `json:"kind"` // r: a table, p: a partitioned one, v: a view; what else pg_class.relkind has
+	Hidden      string       `json:"hidden"` // the schema of the table, quoted, if the user may not look into it
+	Kind        string       `json:"kind"`   // r: a table, p: a partitioned one, v: a view; what else pg_class.relkind has
 	Unlogged    bool         `json:"unlogged"`
 	Columns     []seenColumn `json:"columns"`
 	Indexes     []seenIndex  `json:"indexes"`

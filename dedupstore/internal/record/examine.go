@@ -2,34 +2,21 @@ package record
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/sqlclass"
-	"github.com/einmal-go/einmal/internal/sqltable"
 	"github.com/einmal-go/einmal/schema"
 )
 
 // Examine implements Dialect.
 func (p *Postgres) Examine(ctx context.Context, ask Query) error {
 	problems, err := p.examine(ctx, schema.Postgres, p.schema(), ask)
-	switch {
-	case StateOf(err) == codePrivilege:
-		return p.hidden(ctx, err, ask)
-	case err != nil:
+	if err != nil {
 		return p.as(max(sqlclass.Of(err), dedupstore.Unavailable), "%w", err)
 	}
 	return p.cannotBeUsed(p.table(), problems)
-}
-
-// hidden says how to let the role look into the schema, if that is what it may not.
-func (p *Postgres) hidden(ctx context.Context, err error, ask Query) error {
-	if hidden := sqltable.Hidden(ctx, sqltable.Query(ask), p.schema(), p.cfg.Table); errors.Is(hidden, sqltable.ErrNoUsage) {
-		return p.as(dedupstore.Misconfigured, "%w", hidden)
-	}
-	return p.as(dedupstore.Misconfigured, "%w", err)
 }
 
 // Examine implements Dialect. SQLite's connections are looked at too.
