@@ -165,3 +165,97 @@ func TestSQLiteEndedAndFailed(t *testing.T) {
 		}
 	}
 }
+
+// What the function's own statements meet is the event's fault, or not, by the table of docs/failures.md.
+func TestWhoseFaultAStatementIsInSQLite(t *testing.T) {
+	t.Parallel()
+	f := sqltest.NewFile(t)
+	f.Run(`create table strict (n integer not null check (n > 0), u text unique) strict; insert into strict values (1, 'taken');
+		create table refusing (n); create trigger refuse before insert on refusing begin select raise(abort, 'no'); end`)
+	pool := f.Open(50)
+	for text, want := range map[string]dedupstore.Class{
+		"insert into missing values (1)":             dedupstore.Misconfigured,
+		"insert into main.missing values (1)":        dedupstore.Misconfigured,
+		"insert into strict (missing) values (1)":    dedupstore.Misconfigured,
+		"select missing from strict":                 dedupstore.Misconfigured,
+		"select missing()":                           dedupstore.Misconfigured,
+		"pragma query_only = on; delete from strict": dedupstore.Misconfigured,
+		"insert into strict values (0, 'a')":         dedupstore.Unclassified,
+		"insert into strict values (null, 'a')":      dedupstore.Unclassified,
+		"insert into strict values (2, 'taken')":     dedupstore.Unclassified,
+		"insert into strict values ('text', 'a')":    dedupstore.Unclassified,
+		"insert into refusing values (1)":            dedupstore.Unclassified,
+		"select from":                                dedupstore.Unclassified,
+		"select json('{')":                           dedupstore.Unclassified,
+	} {
+		store := sqlstore.New(pool, schema.SQLite, nil)
+		pool.SetMaxIdleConns(0) // no connection keeps what a pragma has set
+		exec := func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, text)
+			return err
+		}
+		_, onceErr := store.Once(t.Context(), key(text), exec)
+		for what, err := range map[string]error{"Once": onceErr, "InTx": store.InTx(t.Context(), exec)} {
+			if err == nil || dedupstore.ClassOf(err) != want {
+				t.Errorf("%s: %s: %v, class %v, want %v", what, text, err, dedupstore.ClassOf(err), want)
+			}
+		}
+	}
+	full := f.Open(50)
+	full.SetMaxOpenConns(1)
+	_, err := sqlstore.New(full, schema.SQLite, nil).Once(t.Context(), key("full"), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "pragma max_page_count = 1; insert into effect values (hex(zeroblob(100000)))")
+		return err
+	})
+	if dedupstore.ClassOf(err) != dedupstore.Unavailable {
+		t.Errorf("a full disk: %v, class %v", err, dedupstore.ClassOf(err))
+	}
+}
+
+// What refuses the record is the deployment's fault, whichever event it is, unless it is about the event's id.
+func TestWhoseFaultARecordIsInSQLite(t *testing.T) {
+	t.Parallel()
+	for change, want := range map[string]dedupstore.Class{
+		"alter table processed_event rename to seen":                                                                          dedupstore.Misconfigured,
+		"alter table processed_event drop column duplicates":                                                                  dedupstore.Misconfigured,
+		"alter table processed_event add column tenant text not null default (null)":                                          dedupstore.Misconfigured,
+		"create trigger refuse before insert on processed_event begin select raise(abort, 'no'); end":                         dedupstore.Misconfigured,
+		"create trigger refuse before insert on processed_event begin select raise(ignore); end":                              dedupstore.Misconfigured,
+		"create trigger refuse before insert on processed_event when new.event_id = 'e' begin select raise(abort, 'no'); end": dedupstore.Misconfigured,
+		"alter table processed_event add column later text check (length(event_id) > 3)":                                      dedupstore.Permanent,
+		"alter table processed_event add column later text check (consumer_id <> 'test/consumer')":                            dedupstore.Misconfigured,
+	} {
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			f := sqltest.NewFile(t)
+			store := sqlstore.New(f.DB, schema.SQLite, nil)
+			if err := store.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.Run(change)
+			for range 2 {
+				ran, err := store.Once(t.Context(), key("e"), writes("e"))
+				if ran || dedupstore.ClassOf(err) != want {
+					t.Errorf("Once() = %v, %v, class %v, want %v", ran, err, dedupstore.ClassOf(err), want)
+				}
+			}
+			if n := f.Count("select count(*) from effect"); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+		})
+	}
+}
+
+// A record that a trigger takes away again is found at the start.
+func TestRecordIsTakenAwayInSQLite(t *testing.T) {
+	t.Parallel()
+	f := sqltest.NewFile(t)
+	f.Run("create trigger swallow after insert on processed_event begin delete from processed_event; end")
+	store := sqlstore.New(f.DB, schema.SQLite, nil)
+	_, onceErr := store.Once(t.Context(), key("e"), writes("e"))
+	for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "trigger") {
+			t.Errorf("%s: %v, class %v", what, err, dedupstore.ClassOf(err))
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/einmal-go/einmal/dedupstore"
@@ -36,6 +38,25 @@ func TestTableOfTheDocumentation(t *testing.T) {
 		t.Errorf("docs/failures.md has %d rows, the code %d", len(documented), len(states))
 	}
 }
+
+// What docs/failures.md says about the codes of SQLite is what the code does, row by row.
+func TestTableOfTheDocumentationForSQLite(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/failures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `SQLITE_.*$").FindAllString(string(text), -1)
+	var want []string
+	for _, s := range sqliteStates {
+		want = append(want, fmt.Sprintf("| `%s` (%d) | `%s` | %s |", s.name, s.code, classes[s.class], s.what))
+	}
+	if !slices.Equal(rows, want) {
+		t.Errorf("docs/failures.md has\n%s\nthe code\n%s", strings.Join(rows, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+var classes = map[dedupstore.Class]string{dedupstore.Transient: "Transient", dedupstore.Unavailable: "Unavailable", dedupstore.Misconfigured: "Misconfigured"}
 
 // What is in no row is the event's fault.
 func TestTheRest(t *testing.T) {
@@ -76,6 +97,17 @@ func TestOfSQLite(t *testing.T) {
 		{&coded{11, ""}, dedupstore.Misconfigured},
 		{&coded{10 | 3<<8, ""}, dedupstore.Unavailable},
 		{&coded{13, ""}, dedupstore.Unavailable},
+		{&coded{3, ""}, dedupstore.Misconfigured},
+		{&coded{7, ""}, dedupstore.Unavailable},
+		{&coded{14, ""}, dedupstore.Unavailable},
+		{&coded{15, ""}, dedupstore.Transient},
+		{&coded{17, ""}, dedupstore.Transient},
+		{&coded{23, ""}, dedupstore.Misconfigured},
+		{&coded{26, ""}, dedupstore.Misconfigured},
+		{&coded{20, ""}, dedupstore.Unclassified},
+		{&coded{1, "no such function: f"}, dedupstore.Misconfigured},
+		{&coded{19 | 7<<8, "raised by a trigger"}, dedupstore.Unclassified},
+		{errors.New("SQLITE_BUSY: in use"), dedupstore.Transient},
 		{&coded{19, ""}, dedupstore.Unclassified},
 		{errors.New("database is locked"), dedupstore.Transient},
 	} {

@@ -45,21 +45,49 @@ func SQLiteCode(err error) int {
 	return 0
 }
 
+// sqliteState is a row of the table of SQLite's codes.
+type sqliteState struct {
+	code  int // a primary one
+	name  string
+	class dedupstore.Class
+	what  string
+}
+
+// sqliteStates is the table. What is not in it is Unclassified, as in states.
+var sqliteStates = []sqliteState{
+	{SQLiteError, "SQLITE_ERROR", dedupstore.Misconfigured, "no such table, column or function; other wrong statements are `Unclassified`"},
+	{sqlitePerm, "SQLITE_PERM", dedupstore.Misconfigured, "access refused"},
+	{SQLiteBusy, "SQLITE_BUSY", dedupstore.Transient, "another connection writes"},
+	{SQLiteLocked, "SQLITE_LOCKED", dedupstore.Transient, "a statement of the same connection, or of one with the same cache, is in the way"},
+	{sqliteNoMemory, "SQLITE_NOMEM", dedupstore.Unavailable, "memory used up"},
+	{sqliteReadOnly, "SQLITE_READONLY", dedupstore.Misconfigured, "the file, or the connection, is read-only"},
+	{sqliteInterrupt, "SQLITE_INTERRUPT", dedupstore.Transient, "interrupted by somebody"},
+	{SQLiteIOError, "SQLITE_IOERR", dedupstore.Unavailable, "the disk fails"},
+	{sqliteCorrupt, "SQLITE_CORRUPT", dedupstore.Misconfigured, "the file is damaged"},
+	{sqliteFull, "SQLITE_FULL", dedupstore.Unavailable, "the disk is full"},
+	{sqliteCantOpen, "SQLITE_CANTOPEN", dedupstore.Unavailable, "the file cannot be opened"},
+	{sqliteProtocol, "SQLITE_PROTOCOL", dedupstore.Transient, "a lock was lost to another one for too long"},
+	{sqliteSchema, "SQLITE_SCHEMA", dedupstore.Transient, "the schema has changed meanwhile"},
+	{sqliteAuth, "SQLITE_AUTH", dedupstore.Misconfigured, "the authorizer refuses"},
+	{sqliteNotADB, "SQLITE_NOTADB", dedupstore.Misconfigured, "the file is no database"},
+}
+
 // ofSQLite is Of for SQLite. It has one code for all that is wrong with a statement, and tells by its text what is missing.
 func ofSQLite(err error) dedupstore.Class {
-	switch SQLiteCode(err) & 0xff {
-	case SQLiteBusy, SQLiteLocked, sqliteInterrupt, sqliteProtocol, sqliteSchema:
-		return dedupstore.Transient
-	case sqliteNoMemory, SQLiteIOError, sqliteFull, sqliteCantOpen:
-		return dedupstore.Unavailable
-	case sqlitePerm, sqliteReadOnly, sqliteCorrupt, sqliteAuth, sqliteNotADB:
-		return dedupstore.Misconfigured
-	case SQLiteError:
-		for _, missing := range []string{"no such table", "no such column", "has no column named", "no such function"} {
-			if strings.Contains(err.Error(), missing) {
-				return dedupstore.Misconfigured
-			}
+	primary := SQLiteCode(err) & 0xff
+	for _, s := range sqliteStates {
+		if s.code == primary && (primary != SQLiteError || saysMissing(err)) {
+			return s.class
 		}
 	}
 	return dedupstore.Unclassified
+}
+
+func saysMissing(err error) bool {
+	for _, missing := range []string{"no such table", "no such column", "has no column named", "no such function"} {
+		if strings.Contains(err.Error(), missing) {
+			return true
+		}
+	}
+	return false
 }
