@@ -45,6 +45,10 @@ func complete(h *deadtest.Harness[bun.Tx], db *bun.DB) {
 		_, err := tx.NewRaw("insert into effect values (?)", effect).Exec(ctx)
 		return err
 	}
+	h.Exec = func(ctx context.Context, tx bun.Tx, text string) error {
+		_, err := tx.ExecContext(ctx, text)
+		return err
+	}
 	h.Limited = func(maxBytes int64, leave bool) deadletter.Table[bun.Tx] {
 		return bundeadletter.New(db, &sqldeadletter.Config{MaxBytes: maxBytes, LeaveOut: leave})
 	}

@@ -47,6 +47,10 @@ func harness(t testing.TB, mode pgx.QueryExecMode) (h deadtest.Harness[pgx.Tx]) 
 		_, err := tx.Exec(ctx, "insert into effect values ($1)", effect)
 		return err
 	}
+	h.Exec = func(ctx context.Context, tx pgx.Tx, text string) error {
+		_, err := tx.Exec(ctx, text)
+		return err
+	}
 	h.Limited = func(maxBytes int64, leave bool) deadletter.Table[pgx.Tx] {
 		return pgxdeadletter.New(pool, &pgxdeadletter.Config{MaxBytes: maxBytes, LeaveOut: leave})
 	}

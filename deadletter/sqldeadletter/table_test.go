@@ -54,6 +54,10 @@ func complete(h *deadtest.Harness[*sql.Tx], db *sql.DB, dialect schema.Dialect) 
 		_, err := tx.ExecContext(ctx, "insert into effect values ($1)", effect)
 		return err
 	}
+	h.Exec = func(ctx context.Context, tx *sql.Tx, text string) error {
+		_, err := tx.ExecContext(ctx, text)
+		return err
+	}
 	h.Limited = func(maxBytes int64, leave bool) deadletter.Table[*sql.Tx] {
 		return sqldeadletter.New(db, dialect, &sqldeadletter.Config{MaxBytes: maxBytes, LeaveOut: leave})
 	}

@@ -16,6 +16,7 @@ type Harness[Tx any] struct {
 	Table deadletter.Table[Tx]
 	Store Store[Tx]
 	Write func(ctx context.Context, tx Tx, effect string) error // a row of effect
+	Exec  func(ctx context.Context, tx Tx, text string) error   // a statement
 	Run   func(text string)                                     // one or more statements
 	Count func(query string) int
 
@@ -49,6 +50,7 @@ func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 		"check":              check[Tx],
 		"starts":             countsStarts[Tx],
 		"swallowed":          swallowed[Tx],
+		"tables stay":        tablesStay[Tx],
 		"start of another":   startOfAnother[Tx],
 		"redrive":            redrives[Tx],
 		"redrive that fails": redriveFails[Tx],

@@ -67,3 +67,32 @@ func startOfAnother[Tx any](t *testing.T, h Harness[Tx]) {
 		t.Errorf("Begin() = %d, %v, class %v", n, err, dedupstore.ClassOf(err))
 	}
 }
+
+// The tables stay those that they were, whatever a function makes or leaves in its session, for its own statements and for those behind it.
+func tablesStay[Tx any](t *testing.T, h Harness[Tx]) {
+	changes := []string{"create temporary table dead_message (id integer)", "create temporary table started_message (id integer)"}
+	if h.Locks {
+		changes = append(changes, "set search_path to ''", "set local search_path to ''")
+	}
+	ids := h.write(t, h.Table, record(1), record(2), record(3), record(4))
+	for i, change := range changes {
+		err := h.Store.InTx(t.Context(), func(ctx context.Context, tx Tx) error {
+			if err := h.Exec(ctx, tx, change); err != nil {
+				return err
+			}
+			if _, err := h.Table.Take(ctx, tx, ids[i]); err != nil {
+				return err
+			}
+			return h.Table.Write(ctx, tx, record(int64(10+i)))
+		})
+		if err != nil {
+			t.Errorf("%s: %v", change, err)
+		}
+		if n, err := h.Starts.Begin(t.Context(), dedupstore.Key{Consumer: "a", Event: "e"}); n != i+1 || err != nil {
+			t.Errorf("after %s: Begin() = %d, %v, want %d", change, n, err, i+1)
+		}
+	}
+	if n, err := h.Table.Count(t.Context(), deadletter.Filter{}); n != int64(len(ids)) || err != nil {
+		t.Errorf("Count() = %d, %v, want %d", n, err, len(ids))
+	}
+}
