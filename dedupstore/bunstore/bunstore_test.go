@@ -169,3 +169,14 @@ func TestInvalid(t *testing.T) {
 		}
 	}
 }
+
+// What a function leaves in its session does not reach the next one.
+func TestSessionIsNotHandedOn(t *testing.T) {
+	t.Parallel()
+	for name, pooler := range map[string]string{"direct": "", "pooler": serverstest.PoolerURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sqltest.SessionIsNotHandedOn(t, sqltest.Pgdriver, kind(postgres), pooler)
+		})
+	}
+}

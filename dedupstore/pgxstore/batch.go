@@ -10,6 +10,7 @@ import (
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/gather"
+	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
 // BatchStore records keys as a Store does, for functions that queue their statements instead of sending them. It sends what all
@@ -107,7 +108,7 @@ func (s *BatchStore) WatchGroups(watcher any, f func(dedupstore.GroupResult)) {
 
 // queueAndCommit is the way of a single call.
 func (s *Store) queueAndCommit(fn func(ctx context.Context, batch *pgx.Batch) error) finish {
-	return func(ctx context.Context, tx pgx.Tx) error {
+	return func(ctx context.Context, tx pgx.Tx, _ record.Session) error {
 		its, err := s.collect(ctx, 0, fn)
 		if err != nil {
 			return err

@@ -110,8 +110,8 @@ func (g *groups) begin(ctx context.Context, keys []dedupstore.Key) (_ *groupTx, 
 		return nil, nil, s.recordError(ctx, conn.Conn(), keys[0], err)
 	}
 	tx := &groupTx{store: s, conn: conn, many: many}
-	fresh, session, err := tx.record(ctx, keys)
-	if s.changed(ctx, conn.Conn(), session, err) {
+	fresh, err = tx.record(ctx, keys)
+	if s.changed(ctx, conn.Conn(), tx.began, err) {
 		return nil, nil, errChanged
 	}
 	if err != nil {
@@ -149,11 +149,13 @@ type groupTx struct {
 	tx    pgx.Tx
 	many  *record.Many
 	xid   string // the transaction's id, if it is known
+	began record.Session
+	ran   int // functions
 	ended sync.Once
 }
 
 // record begins the transaction and records the keys, in one round trip.
-func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []bool, session record.Session, err error) {
+func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []bool, err error) {
 	limited := tx.store.records.start(ctx)
 	defer tx.store.records.stop(limited)
 	pairs, answers := record.Pairs(keys), record.NewAnswers(len(keys))
@@ -168,7 +170,7 @@ func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []b
 	}
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	batch.Queue(tx.many.Guard).QueryRow(func(row pgx.Row) error { return row.Scan((*string)(&session)) })
+	batch.Queue(tx.many.Guard)
 	batch.Queue(tx.many.Record, pairs).Query(note)
 	if tx.many.Seen != "" {
 		batch.Queue(tx.many.Seen, pairs).Query(note)
@@ -176,19 +178,20 @@ func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []b
 	if tx.many.Xid != "" {
 		batch.Queue(tx.many.Xid).QueryRow(func(row pgx.Row) error { return row.Scan(&tx.xid) })
 	}
-	batch.Queue(tx.many.Restore)
+	batch.Queue(tx.many.Restore).QueryRow(func(row pgx.Row) error { return row.Scan((*string)(&tx.began)) })
 	results := tx.conn.Conn().SendBatch(limited, &batch)
 	err = results.Close()
 	tx.tx = results.Tx()
 	if err == nil {
 		err = answers.Err()
 	}
-	return answers.Fresh, session, err
+	return answers.Fresh, err
 }
 
 // Run implements gather.Transaction.
 func (tx *groupTx) Run(ctx context.Context, _ int, fn func(context.Context, pgx.Tx) error) error {
-	return tx.store.run(context.WithValue(ctx, inGroup{tx.store}, true), tx.tx, func(ctx context.Context, guarded pgx.Tx) error {
+	tx.ran++
+	return tx.store.run(context.WithValue(ctx, inGroup{tx.store}, true), tx.tx, tx.began, func(ctx context.Context, guarded pgx.Tx) error {
 		return fn(ctx, &groupedTx{guarded})
 	})
 }
@@ -213,7 +216,27 @@ func (tx *groupTx) Commit(back []dedupstore.Key) error {
 	if err := tx.takeBack(ctx, back); err != nil {
 		return fmt.Errorf("pgxstore: rolled back: take back the records of events that have not run: %w", err)
 	}
+	if tx.ran > 1 {
+		if err := tx.unchanged(ctx); err != nil {
+			return err
+		}
+	}
 	return tx.store.commit(ctx, tx.tx)
+}
+
+// unchanged reports whether a function has changed the session in a way that its run has not seen: then those behind it have run as
+// somebody else, perhaps, and all run again, in the end alone.
+func (tx *groupTx) unchanged(ctx context.Context) error {
+	limited := tx.store.ends.start(ctx)
+	defer tx.store.ends.stop(limited)
+	now, err := tx.store.session(limited, tx.tx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("pgxstore: rolled back: look at the session: %w", err)
+	case !now.Same(tx.began):
+		return record.ErrSessionChanged
+	}
+	return nil
 }
 
 func (tx *groupTx) takeBack(ctx context.Context, keys []dedupstore.Key) error {

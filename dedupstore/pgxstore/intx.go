@@ -49,7 +49,7 @@ func (s *Store) inTx(ctx context.Context, work finish) error {
 	case err != nil:
 		return s.giveUp(ctx, conn.Conn(), s.sql.BeginError(ctx, err))
 	}
-	return work(ctx, tx)
+	return work(ctx, tx, session)
 }
 
 // beginUnkeyed returns a tx that is not nil even if there is an error.

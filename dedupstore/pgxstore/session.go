@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,14 +25,60 @@ func (s *Store) changed(ctx context.Context, conn *pgx.Conn, now record.Session,
 	switch {
 	case err == nil && now == "": // no answer at all
 		return false
-	case err == nil && !known:
+	case err == nil && !known && s.pooled.asEver(conn, now):
 		data[sessionKey] = now
 		return false
-	case err == nil && now == before, err != nil && (!known || !s.sql.OfTheSession(err)):
+	case err == nil && known && now.Same(before), err != nil && (!known || !s.sql.OfTheSession(err)):
 		return false
 	}
 	_ = conn.Close(ctx)
 	return true
+}
+
+// pooled remembers how the sessions begin that a pooler hands out: others have had them before. It is safe for concurrent use.
+type pooled struct {
+	usual  atomic.Pointer[record.Session]
+	others atomic.Int32 // that were met since the last usual one
+}
+
+// mostOthers is after how many sessions that differ nobody has left something behind: the role's or the database's settings are new ones.
+const mostOthers = 100
+
+// asEver reports whether a session of a new connection begins as sessions do.
+func (p *pooled) asEver(conn *pgx.Conn, now record.Session) bool {
+	if p.usual.CompareAndSwap(nil, &now) || now.Of(conn.PgConn().PID()) {
+		return true // the first; or one of this connection's own
+	}
+	if now.Same(*p.usual.Load()) {
+		p.others.Store(0)
+		return true
+	}
+	if p.others.Add(1) <= mostOthers {
+		return false
+	}
+	p.others.Store(0)
+	p.usual.Store(&now)
+	return true
+}
+
+// restore brings the settings of the session back to what they were when the transaction began.
+func (s *Store) restore(ctx context.Context, tx pgx.Tx, began record.Session) error {
+	limited := s.ends.start(context.WithoutCancel(ctx))
+	defer s.ends.stop(limited)
+	now, err := s.session(limited, tx)
+	if err != nil || now.Same(began) {
+		return err
+	}
+	text, args := began.Restore(now)
+	var unused string
+	return tx.QueryRow(limited, text, args...).Scan(&unused)
+}
+
+// session asks for the settings as they are.
+func (s *Store) session(ctx context.Context, tx pgx.Tx) (now record.Session, err error) {
+	var unused *string
+	err = tx.QueryRow(ctx, s.sql.Statements(record.Upsert).Same).Scan(&unused, (*string)(&now))
+	return now, err
 }
 
 // reportsTx reports whether the connection shows, without being asked, that the transaction is the one that was begun. Servers before

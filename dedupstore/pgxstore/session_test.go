@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -70,41 +71,117 @@ func TestTableStays(t *testing.T) {
 	}
 }
 
-// What a function leaves in its session does not reach the next one, in Once or InTx, with or without a pooler.
+// What a function leaves in its session does not reach the next one, in Once, InTx and a group, with or without a pooler, whether or not it
+// is seen at once.
 func TestSessionIsNotHandedOn(t *testing.T) {
 	t.Parallel()
-	const session = "select current_setting('role') || ' ' || current_setting('search_path') || ' ' || current_setting('statement_timeout') || ' ' || current_setting('synchronous_commit')"
-	for _, pooled := range []bool{false, true} {
-		db := use(t, pgtest.Open(t, pgtest.Plain))
-		if pooled {
-			db.via = db.Behind(serverstest.PoolerURL(t))
+	for name, pooler := range map[string]string{"direct": "", "pooler": serverstest.PoolerURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := use(t, pgtest.OpenAlone(t, pgtest.Plain))
+			if pooler != "" {
+				db.via = db.Behind(pooler)
+			}
+			pool := db.pool(func(cfg *pgxpool.Config) {
+				one(cfg)
+				inMode(pgx.QueryExecModeExec)(cfg)
+			})
+			store := pgxstore.New(pool, &pgxstore.Config{Schema: db.Database.Schema})
+			var settings string
+			look := func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, pgtest.SessionSQL).Scan(&settings) }
+			once := func(event string, fn func(context.Context, pgx.Tx) error) {
+				t.Helper()
+				if ran, err := store.Once(t.Context(), key(event), fn); !ran || err != nil {
+					t.Fatalf("%s: Once() = %v, %v", event, ran, err)
+				}
+			}
+			once("before", look)
+			before := settings
+			for _, set := range pgtest.Left(db.Role()) {
+				once(set, exec(set))
+				if once("after "+set, look); settings != before {
+					t.Errorf("after %s: %q, want %q", set, settings, before)
+				}
+				if err := store.InTx(t.Context(), exec(set)); err != nil {
+					t.Fatalf("%s: InTx() = %v", set, err)
+				}
+				if err := store.InTx(t.Context(), look); err != nil || settings != before {
+					t.Errorf("after %s: InTx() = %v with %q, want %q", set, err, settings, before)
+				}
+			}
+		})
+	}
+}
+
+// A function that says SET costs its own message two round trips, and nobody a connection.
+func TestSettingIsSetBack(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	pool := db.pool(one)
+	store := pgxstore.New(pool, nil)
+	for i := range 5 {
+		for _, set := range []string{"set time zone 'Pacific/Chatham'", "SET LOCAL time zone 'Pacific/Chatham'", "reset search_path"} {
+			if ran, err := store.Once(t.Context(), key(fmt.Sprint(set, i)), exec(set)); !ran || err != nil {
+				t.Fatalf("Once() = %v, %v", ran, err)
+			}
 		}
-		role := pgx.Identifier{"einmal " + rand.Text()}.Sanitize()
-		db.exec("create role " + role)
-		t.Cleanup(func() { db.drop(role) })
-		store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) {
+	}
+	if n := pool.Stat().NewConnsCount(); n != 1 {
+		t.Errorf("%d connections were made, want 1", n)
+	}
+}
+
+// The functions of a group do not see what the ones before them have set, with or without LOCAL, in their own statement or in a function of
+// the database.
+func TestSessionIsNotHandedOnInAGroup(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	role := db.Role()
+	settings := append(pgtest.Left(role), "set local role "+role)
+	for _, set := range settings {
+		store := pgxstore.New(db.pool(one), &pgxstore.Config{Group: 10})
+		look := func(into *string) func(context.Context, pgx.Tx) error {
+			return func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, pgtest.SessionSQL).Scan(into) }
+		}
+		once := func(event string, fn func(context.Context, pgx.Tx) error) (bool, error) {
+			return store.Once(t.Context(), key(event), fn)
+		}
+		pgtest.SessionInAGroup(t, once, func() int { return pgxstore.Waiting(store) }, set, exec, look)
+	}
+}
+
+// Behind a pooler a new connection may get a session that somebody else has changed.
+func TestPoolersSessionThatOthersHaveChanged(t *testing.T) {
+	t.Parallel()
+	db := use(t, pgtest.OpenAlone(t, pgtest.Plain))
+	db.via = db.Behind(serverstest.PoolerURL(t))
+	pool := func() *pgxpool.Pool {
+		return db.pool(func(cfg *pgxpool.Config) {
 			one(cfg)
 			inMode(pgx.QueryExecModeExec)(cfg)
-		}), &pgxstore.Config{Schema: db.Database.Schema})
-		var settings string
-		look := func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, session).Scan(&settings) }
-		if _, err := store.Once(t.Context(), key("before"), look); err != nil {
+		})
+	}
+	mine, others := pool(), pool()
+	store := pgxstore.New(mine, &pgxstore.Config{Schema: db.Database.Schema})
+	var before, settings string
+	look := func(into *string) func(ctx context.Context, tx pgx.Tx) error {
+		return func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, pgtest.SessionSQL).Scan(into) }
+	}
+	if _, err := store.Once(t.Context(), key("before"), look(&before)); err != nil {
+		t.Fatal(err)
+	}
+	for i, set := range pgtest.Left(db.Role()) {
+		if _, err := others.Exec(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
-		before := settings
-		for _, set := range []string{"set role " + role, "set search_path to ''", "set statement_timeout = '1ms'", "set synchronous_commit = off"} {
-			if ran, err := store.Once(t.Context(), key(set), exec(set)); !ran || err != nil {
-				t.Fatalf("%s: Once() = %v, %v", set, ran, err)
-			}
-			if ran, err := store.Once(t.Context(), key("after "+set), look); !ran || err != nil || settings != before {
-				t.Errorf("pooler %v, after %s: Once() = %v, %v with %q, want %q", pooled, set, ran, err, settings, before)
-			}
-			if err := store.InTx(t.Context(), exec(set)); err != nil {
-				t.Fatalf("%s: InTx() = %v", set, err)
-			}
-			if err := store.InTx(t.Context(), look); err != nil || settings != before {
-				t.Errorf("pooler %v, after %s: InTx() = %v with %q, want %q", pooled, set, err, settings, before)
-			}
+		others.Reset()
+		mine.Reset() // the next one is new, and knows no session
+		ran, err := store.Once(t.Context(), key(fmt.Sprint("after", i)), look(&settings))
+		if dedupstore.ClassOf(err) == dedupstore.Misconfigured { // as a role that may do nothing: it costs one attempt
+			ran, err = store.Once(t.Context(), key(fmt.Sprint("after", i)), look(&settings))
+		}
+		if !ran || err != nil || settings != before {
+			t.Errorf("after %s: Once() = %v, %v with %q, want %q", set, ran, err, settings, before)
 		}
 	}
 }
@@ -215,4 +292,38 @@ func TestPlanThatChanged(t *testing.T) {
 	if ran, err := store.Once(t.Context(), key("after"), fn); !ran || err != nil {
 		t.Errorf("the next attempt: Once() = %v, %v", ran, err)
 	}
+}
+
+// Behind a pooler a statement that a function has prepared by its name is another client's, or gone. That is the deployment's fault, says what
+// to do, and costs one attempt.
+func TestStatementsThatAPoolerMixesUp(t *testing.T) {
+	t.Parallel()
+	db := use(t, pgtest.OpenAlone(t, pgtest.Plain))
+	db.via = db.Behind(serverstest.PoolerURL(t))
+	pool := func() *pgxpool.Pool {
+		return db.pool(func(cfg *pgxpool.Config) {
+			one(cfg)
+			inMode(pgx.QueryExecModeExec)(cfg)
+		})
+	}
+	mine, other := pool(), pool()
+	store := pgxstore.New(mine, &pgxstore.Config{Schema: db.Database.Schema})
+	meet := func(code string, fn func(context.Context, pgx.Tx) error) {
+		t.Helper()
+		_, err := store.Once(t.Context(), key(code), fn)
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), code) || !strings.Contains(err.Error(), "default_query_exec_mode=exec") {
+			t.Errorf("%s: %v, class %v", code, err, dedupstore.ClassOf(err))
+		}
+	}
+	if _, err := other.Exec(t.Context(), "prepare kept as select 1"); err != nil {
+		t.Fatal(err)
+	}
+	meet("42P05", exec("prepare kept as select 1"))
+	if ran, err := store.Once(t.Context(), key("42P05"), exec("prepare kept as select 1")); !ran || err != nil {
+		t.Errorf("the next attempt: Once() = %v, %v", ran, err)
+	}
+	if _, err := other.Exec(t.Context(), "deallocate kept"); err != nil {
+		t.Fatal(err)
+	}
+	meet("26000", exec("execute kept"))
 }

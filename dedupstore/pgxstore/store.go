@@ -22,6 +22,7 @@ type Store struct {
 	ends    limit                    // of COMMIT and ROLLBACK
 	invalid error                    // what is wrong with pool and cfg
 	groups  *gather.Gatherer[pgx.Tx] // nil without groups
+	pooled  pooled
 }
 
 var (
@@ -74,12 +75,13 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	return s.alone(ctx, key, s.runAndCommit(fn))
 }
 
-// finish is what is done in a transaction after the record. It commits, unless it returns an error.
-type finish func(ctx context.Context, tx pgx.Tx) error
+// finish is what is done in a transaction after the record. It commits, unless it returns an error. The session is as it was when the
+// transaction began.
+type finish func(ctx context.Context, tx pgx.Tx, began record.Session) error
 
 func (s *Store) runAndCommit(fn func(ctx context.Context, tx pgx.Tx) error) finish {
-	return func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.run(ctx, tx, fn); err != nil {
+	return func(ctx context.Context, tx pgx.Tx, began record.Session) error {
+		if err := s.run(ctx, tx, began, fn); err != nil {
 			return err
 		}
 		return s.commit(ctx, tx)
@@ -128,7 +130,7 @@ func (s *Store) once(ctx context.Context, key dedupstore.Key, fresh finish) (ran
 	case answer.Outcome == record.Silent:
 		return false, s.sql.Silence(ctx, form, key, query(conn.Conn()))
 	case answer.Outcome == record.Inserted:
-		err := fresh(ctx, tx)
+		err := fresh(ctx, tx, answer.Session)
 		return err == nil, err
 	}
 	// A duplicate is committed too. It waits like any commit for a synchronous replica, and so for the first one's
@@ -198,9 +200,15 @@ func (s *Store) recordError(ctx context.Context, conn *pgx.Conn, key dedupstore.
 
 // giveUp closes the connection if it must not be used again.
 func (s *Store) giveUp(ctx context.Context, conn *pgx.Conn, err error) error {
-	if s.sql.GiveUp(err) {
-		_ = conn.Close(ctx)
+	if !s.sql.GiveUp(err) {
+		return err
 	}
+	if s.sql.OfTheSession(err) && conn.PgConn().TxStatus() == 'I' { // a pooler closes its own connection to the server only in a transaction
+		limited := s.ends.start(ctx)
+		_, _ = conn.Exec(limited, "begin")
+		s.ends.stop(limited)
+	}
+	_ = conn.Close(ctx)
 	return err
 }
 
@@ -214,8 +222,9 @@ func query(conn interface {
 	}
 }
 
-// run calls fn and reports why its transaction must not be committed.
-func (s *Store) run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context, tx pgx.Tx) error) error {
+// run calls fn and reports why its transaction must not be committed. What fn has set in its session is set back; what it has hidden, by
+// calling a function of the database that does so, is noticed by the next transaction.
+func (s *Store) run(ctx context.Context, tx pgx.Tx, began record.Session, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	guarded := &handlerTx{Tx: tx}
 	reported := reportsTx(tx.Conn())
 	err := fn(ctx, guarded)
@@ -224,6 +233,12 @@ func (s *Store) run(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context,
 	}
 	if err := s.judge(ctx, tx.Conn(), err); err != nil {
 		return s.giveUp(ctx, tx.Conn(), err)
+	}
+	if guarded.sets.Load() || guarded.local.Load() && s.nested(ctx) {
+		if err := s.restore(ctx, tx, began); err != nil {
+			_ = tx.Conn().Close(ctx)
+			return s.sql.Lost(err)
+		}
 	}
 	return nil
 }

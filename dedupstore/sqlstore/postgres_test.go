@@ -19,6 +19,7 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/pgtest"
 	"github.com/einmal-go/einmal/dedupstore/internal/sqltest"
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -315,4 +316,72 @@ func TestCommitTimeout(t *testing.T) {
 			t.Errorf("the next call: %v, %v, %d effects", ran, err, db.Effects())
 		}
 	})
+}
+
+// What a function leaves in its session does not reach the next one, by any driver, with or without a pooler.
+func TestSessionIsNotHandedOn(t *testing.T) {
+	t.Parallel()
+	for _, driver := range []sqltest.Driver{sqltest.Pgx(pgx.QueryExecModeExec), sqltest.Pgdriver} {
+		for name, pooler := range map[string]string{"": "", ", pooler": serverstest.PoolerURL(t)} {
+			t.Run(driver.Name+name, func(t *testing.T) {
+				t.Parallel()
+				sqltest.SessionIsNotHandedOn(t, driver, kind(schema.Postgres), pooler)
+			})
+		}
+	}
+}
+
+// The functions of a group do not see what the ones before them have set.
+func TestSessionIsNotHandedOnInAGroup(t *testing.T) {
+	t.Parallel()
+	db, pool := open(t, cached, nil)
+	pool.SetMaxOpenConns(1)
+	store := sqlstore.New(pool, schema.Postgres, &sqlstore.Config{Group: 10})
+	role := db.Role()
+	once := func(event string, fn func(context.Context, *sql.Tx) error) (bool, error) {
+		return store.Once(t.Context(), key(event), fn)
+	}
+	for _, set := range append(pgtest.Left(role), "set local role "+role) {
+		if strings.Contains(set, ";") {
+			continue // the driver takes one statement
+		}
+		pgtest.SessionInAGroup(t, once, func() int { return sqlstore.Waiting(store) }, set, text, func(into *string) func(context.Context, *sql.Tx) error {
+			return func(ctx context.Context, tx *sql.Tx) error {
+				return tx.QueryRowContext(ctx, pgtest.SessionSQL).Scan(into)
+			}
+		})
+	}
+}
+
+// A session in which something is wrong costs one attempt, not all that come after it, behind a pooler too, which keeps its own connection
+// unless it is told otherwise.
+func TestSpoiledSessionIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, pooler := range map[string]string{"direct": "", "pooler": serverstest.PoolerURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.OpenAlone(t, pgtest.Plain)
+			url := db.URL
+			if pooler != "" {
+				url = db.Behind(pooler)
+			}
+			pool := sqltest.Pgx(pgx.QueryExecModeExec).Open(t, url, nil)
+			t.Cleanup(func() { _ = pool.Close() })
+			pool.SetMaxOpenConns(1)
+			store := sqlstore.New(pool, schema.Postgres, &sqlstore.Config{Schema: db.Schema})
+			if err := store.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := pool.ExecContext(t.Context(), "set role "+db.Role()); err != nil { // by somebody who is not the store
+				t.Fatal(err)
+			}
+			fn := func(context.Context, *sql.Tx) error { return nil }
+			if _, err := store.Once(t.Context(), key("e"), fn); dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+				t.Errorf("Once: %v, class %v", err, dedupstore.ClassOf(err))
+			}
+			if ran, err := store.Once(t.Context(), key("e"), fn); !ran || err != nil {
+				t.Errorf("the next attempt: Once() = %v, %v", ran, err)
+			}
+		})
+	}
 }

@@ -47,3 +47,10 @@ func (g *Gatherer[Tx]) Stats() dedupstore.GroupStats {
 	s.Size, s.Side, s.Contended = g.pace.size, g.pace.side, g.pace.tight
 	return s
 }
+
+// Waiting is how many calls are in no transaction.
+func (g *Gatherer[Tx]) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.queue)
+}

@@ -2,7 +2,10 @@ package pgtest
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +48,34 @@ func OpenAt(t testing.TB, url string, layout Layout) *Database {
 	db.Run(db.Layout.sql())
 	db.Run("create table effect (name text not null)")
 	return db
+}
+
+// OpenAlone is Open in a database of the test's own: nobody else gets the sessions that a pooler keeps for it.
+func OpenAlone(t testing.TB, layout Layout) *Database {
+	t.Helper()
+	ctx := context.Background()
+	beside := OpenEmpty(t, serverstest.DatabaseURL(t))
+	name := "einmal_" + strings.ToLower(rand.Text())
+	beside.Run("create database " + name)
+	t.Cleanup(func() {
+		if _, err := beside.Exec(ctx, "drop database "+name+" with (force)"); err != nil {
+			t.Error(err)
+		}
+	})
+	at, err := url.Parse(beside.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Path = "/" + name
+	conn, err := pgx.Connect(ctx, at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(ctx, "create schema "+pgx.Identifier{beside.Schema}.Sanitize())
+	if err := errors.Join(err, conn.Close(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	return OpenAt(t, at.String(), layout)
 }
 
 // OpenEmpty creates nothing.

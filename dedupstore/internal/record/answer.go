@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/einmal-go/einmal/dedupstore"
@@ -39,25 +40,40 @@ func OutcomeOf(inserted *bool) Outcome {
 	return Repeated
 }
 
-// Session is the values of sessionSettings.
+// Session is the values of sessionSettings, and the number of the server's process, between separators.
 type Session string
 
+const separator = "\x1f"
+
 // sessionSettings are those that a function may change with SET and leave behind: then the statements of the next one would run as somebody
-// else, find other tables, or end early.
-var sessionSettings = []string{"role", "search_path", "statement_timeout", "synchronous_commit"}
+// else, find other tables, fire no triggers, read other times, or end early. The user comes before the role, which goes with it.
+var sessionSettings = []string{
+	"session_authorization", "role", "row_security", "search_path", "session_replication_role", "TimeZone",
+	"statement_timeout", "lock_timeout", "synchronous_commit",
+}
 
 // sessionSQL reads them.
 var sessionSQL = func() string {
-	values := make([]string, len(sessionSettings))
-	for i, name := range sessionSettings {
-		values[i] = "coalesce(current_setting('" + name + "', true), '')"
+	values := make([]string, 0, len(sessionSettings)+1)
+	for _, name := range sessionSettings {
+		values = append(values, "coalesce(current_setting('"+name+"', true), '')")
 	}
-	return strings.Join(values, " || chr(31) || ")
+	return strings.Join(append(values, "pg_backend_pid()"), " || chr(31) || ")
 }()
+
+// Same reports whether the settings are the same, in whatever process of the server.
+func (s Session) Same(as Session) bool { return s.settings() == as.settings() }
+
+func (s Session) settings() Session { return s[:max(0, strings.LastIndex(string(s), separator))] }
+
+// Of reports whether the server's process has that number, which it tells to those who connect to it, and to no pooler's clients.
+func (s Session) Of(process uint32) bool {
+	return s[len(s.settings()):] == Session(separator+strconv.FormatUint(uint64(process), 10))
+}
 
 // Restore returns the statement that sets what differs in now back to what it is in s, until somebody sets it again, and its arguments.
 func (s Session) Restore(now Session) (text string, args []any) {
-	was, is := strings.Split(string(s), "\x1f"), strings.Split(string(now), "\x1f")
+	was, is := strings.Split(string(s), separator), strings.Split(string(now), separator)
 	var sets []string
 	for i, name := range sessionSettings {
 		if i < len(was) && i < len(is) && was[i] != is[i] {

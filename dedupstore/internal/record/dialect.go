@@ -52,6 +52,10 @@ type Judge interface {
 	// GiveUp reports whether a connection with this error must not be used again, although it still answers: what is wrong may be its
 	// session.
 	GiveUp(err error) bool
+
+	// OfTheSession reports whether another session may do better: with its own role, search_path, statement_timeout, prepared
+	// statements.
+	OfTheSession(err error) bool
 }
 
 // Query runs a query outside of any transaction that answers with one row of one text.

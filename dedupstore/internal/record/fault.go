@@ -28,11 +28,14 @@ func GroupsChanged(log *slog.Logger) func(contended bool) {
 	}
 }
 
+// ErrSessionChanged is the error of a group of which a function has changed the session for those behind it.
+var ErrSessionChanged = errors.New("a function has changed the settings of its session, under which others have run")
+
 // FaultOf says whom a failure of a group concerns.
 func FaultOf(err error) gather.Fault {
 	var begin *groupError
 	began := !errors.As(err, &begin)
-	if errors.Is(err, ErrSilent) {
+	if errors.Is(err, ErrSilent) || errors.Is(err, ErrSessionChanged) {
 		return gather.OfSome
 	}
 	unknown := errors.Is(err, dedupstore.ErrOutcomeUnknown)

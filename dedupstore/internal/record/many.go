@@ -11,7 +11,7 @@ import (
 
 // Many are the texts that record several keys at once, in a transaction that has begun. The keys are one parameter: see Pairs.
 type Many struct {
-	// Guard sets the time-outs until the end of the transaction, marks it as a record does, and answers with the Session.
+	// Guard sets the time-outs until the end of the transaction, and marks it as a record does.
 	Guard string
 
 	// Record answers with a row for each key that it found or inserted: the key's place, from 1, and whether it was inserted. Rows
@@ -21,7 +21,7 @@ type Many struct {
 	// Seen answers with the place of each key that has a record, and false. Empty unless Record is silent about what was there.
 	Seen string
 
-	// Restore brings back the session's own lock_timeout, for the functions' statements.
+	// Restore brings back the session's own lock_timeout, for the functions' statements, and answers with the Session.
 	Restore string
 
 	// TakeBack deletes the records of the keys.
@@ -53,7 +53,7 @@ select n, (j->>0)::%s as event_id, (j->>1)::%s as consumer_id from json_array_el
 var manyGuardSQL = `select case when set_config('` + keptSetting + `', current_setting('lock_timeout'), true) is null then null
 when set_config('lock_timeout', '%d', true) is null then null
 when %s is null then null%s
-else ` + sessionSQL + ` end`
+end`
 
 // KeyTypes is the query for the types of the table's two key columns, as regtype spells them, with a tab between them.
 func (p *Postgres) KeyTypes() string {
@@ -67,7 +67,7 @@ func (p *Postgres) Many(form Form, eventType, consumerType string) *Many {
 	table, keys := p.table(), fmt.Sprintf(manyKeys, eventType, consumerType)
 	m := &Many{
 		Guard:    fmt.Sprintf(manyGuardSQL, milliseconds(p.cfg.LockTimeout), fmt.Sprintf(idleSQL, milliseconds(p.cfg.IdleTimeout)), markOf(p.reported)),
-		Restore:  `select set_config('lock_timeout', current_setting('` + keptSetting + `'), true)`,
+		Restore:  "select " + restoreSQL,
 		TakeBack: keys + fmt.Sprintf(`delete from %s as p using k where p.event_id = k.event_id and p.consumer_id = k.consumer_id`, table),
 	}
 	switch form {

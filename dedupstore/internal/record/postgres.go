@@ -208,7 +208,7 @@ func (p *Postgres) GiveUp(err error) bool {
 	return class == dedupstore.Unavailable || class == dedupstore.Misconfigured || StateOf(err) == codeCanceled || errors.Is(err, dedupstore.ErrTxEnded)
 }
 
-// OfTheSession reports whether another session may do better: with its own role, search_path, statement_timeout, prepared statements.
+// OfTheSession implements Dialect.
 func (p *Postgres) OfTheSession(err error) bool {
 	code := StateOf(err)
 	return code == codeCanceled || sqlclass.OfState(code) == dedupstore.Misconfigured

@@ -160,3 +160,6 @@ func (s *SQLite) ConnectError(err error) error {
 
 // GiveUp implements Dialect.
 func (s *SQLite) GiveUp(err error) bool { return errors.Is(err, dedupstore.ErrTxEnded) }
+
+// OfTheSession implements Dialect. Nobody keeps SQLite's connections but the pool.
+func (s *SQLite) OfTheSession(error) bool { return false }

@@ -15,7 +15,6 @@ const (
 	codeIdleInTransaction = "25P03"
 	codeNoStatement       = "26000"
 	codeCompletionUnknown = "40003"
-	codePrivilege         = "42501"
 	codeNoColumn          = "42703"
 	codeStatementExists   = "42P05"
 	codeWrongState        = "55000"

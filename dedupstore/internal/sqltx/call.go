@@ -29,6 +29,7 @@ type call[T Tx] struct {
 	session record.Session // as it was when tx was begun
 
 	broken  bool // the connection must not be used again
+	spoiled bool // because of its session, which a pooler may keep
 	hanging bool // a goroutine that was left behind has it
 }
 
@@ -52,6 +53,11 @@ func (c *call[T]) close() {
 }
 
 func (c *call[T]) release() {
+	if c.spoiled { // a pooler closes its own connection to the server only in a transaction
+		ctx, stop := context.WithTimeout(context.Background(), c.store.cfg.CommitTimeout)
+		_, _ = c.conn.ExecContext(ctx, "begin")
+		stop()
+	}
 	if c.broken {
 		_ = c.conn.Raw(func(any) error { return driver.ErrBadConn }) // has database/sql close it
 	}
@@ -65,6 +71,13 @@ func (c *call[T]) spoil(yes bool) {
 	if yes && !c.hanging {
 		c.broken = true
 	}
+}
+
+// giveUp does so if what is wrong may be the session.
+func (c *call[T]) giveUp(err error) error {
+	c.spoil(c.store.dialect.GiveUp(err))
+	c.spoiled = c.broken && c.store.dialect.OfTheSession(err)
+	return err
 }
 
 var errNoAnswer = errors.New("no answer in time")
@@ -173,8 +186,10 @@ func (c *call[T]) run(ctx context.Context, fn func(ctx context.Context, tx T) er
 	catchUp(ctx)
 	state, why := c.look(ctx, err)
 	err = c.judge(ctx, state, why, err)
-	c.spoil(err != nil && c.store.dialect.GiveUp(err))
-	return err
+	if err != nil {
+		return c.giveUp(err)
+	}
+	return nil
 }
 
 func (c *call[T]) judge(ctx context.Context, state state, why, err error) error {
@@ -243,7 +258,7 @@ func leftOpen(err error) bool {
 
 // restore brings the settings of the session back that the function has changed, for the next transaction.
 func (c *call[T]) restore(ctx context.Context, now record.Session) (state, error) {
-	if now == c.session {
+	if now.Same(c.session) {
 		return intact, nil
 	}
 	text, args := c.session.Restore(now)

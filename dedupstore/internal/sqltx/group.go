@@ -44,6 +44,9 @@ func (s *Store[T]) nested(ctx context.Context) bool { return ctx.Value(inGroup{s
 // Group implements dedupstore.Grouper.
 func (s *Store[T]) Group() int { return s.cfg.Group }
 
+// Waiting is how many calls wait for a group.
+func (s *Store[T]) Waiting() int { return s.groups().Waiting() }
+
 // Once implements gather.Backend.
 func (g *groups[T]) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, T) error) (bool, error) {
 	return g.store.alone(ctx, key, fn)
@@ -70,7 +73,7 @@ func (g *groups[T]) Begin(ctx context.Context, keys []dedupstore.Key) (gather.Tr
 	}
 	tx := &groupTx[T]{call: c}
 	if err := s.dialect.Locate(ctx, c.ask); err != nil {
-		err = s.located(c, err)
+		err = c.giveUp(err)
 		c.close()
 		return nil, nil, record.GroupError(err)
 	}
@@ -160,7 +163,7 @@ func (tx *groupTx[T]) together(ctx context.Context, form record.Form, keys []ded
 	}
 	ctx, stop := context.WithTimeout(ctx, tx.call.store.cfg.RecordTimeout())
 	defer stop()
-	if err := tx.sql().QueryRowContext(ctx, tx.many.Guard).Scan(&tx.call.session); err != nil {
+	if _, err := tx.sql().ExecContext(ctx, tx.many.Guard); err != nil {
 		return nil, err
 	}
 	pairs, answers := record.Pairs(keys), record.NewAnswers(len(keys))
@@ -180,7 +183,7 @@ func (tx *groupTx[T]) together(ctx context.Context, form record.Form, keys []ded
 			return nil, err
 		}
 	}
-	_, err := tx.sql().ExecContext(ctx, tx.many.Restore)
+	err := tx.sql().QueryRowContext(ctx, tx.many.Restore).Scan(&tx.call.session)
 	return answers.Fresh, err
 }
 

@@ -32,9 +32,7 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 	if err != nil {
 		c.rollback()
 		catchUp(ctx)
-		explained := s.dialect.BeginError(ctx, err)
-		c.spoil(s.dialect.GiveUp(explained))
-		return explained
+		return c.giveUp(s.dialect.BeginError(ctx, err))
 	}
 	if err := c.run(ctx, fn); err != nil {
 		return err

@@ -96,7 +96,7 @@ func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx co
 	defer c.close()
 
 	if err := s.dialect.Locate(ctx, c.ask); err != nil {
-		return false, s.located(c, err)
+		return false, c.giveUp(err)
 	}
 	form, err := s.form(ctx, c)
 	if err != nil {
@@ -135,18 +135,10 @@ func (s *Store[T]) form(ctx context.Context, c *call[T]) (record.Form, error) {
 	})
 }
 
-// located is the error of a table that was not found.
-func (s *Store[T]) located(c *call[T], err error) error {
-	c.spoil(s.dialect.GiveUp(err))
-	return err
-}
-
 // recordError explains why a key was not recorded. The transaction has been rolled back.
 func (s *Store[T]) recordError(ctx context.Context, c *call[T], key dedupstore.Key, err error) error {
 	catchUp(ctx)
-	explained := s.dialect.RecordError(ctx, key, err, c.ask)
-	c.spoil(s.dialect.GiveUp(explained))
-	return explained
+	return c.giveUp(s.dialect.RecordError(ctx, key, err, c.ask))
 }
 
 // Check implements dedupstore.Checker.
@@ -160,10 +152,10 @@ func (s *Store[T]) Check(ctx context.Context) error {
 	}
 	defer c.close()
 	if err := s.dialect.Locate(ctx, c.ask); err != nil {
-		return s.located(c, err)
+		return c.giveUp(err)
 	}
 	if err := s.dialect.Examine(ctx, c.ask); err != nil {
-		return s.located(c, err)
+		return c.giveUp(err)
 	}
 	// The last word is the server's: it runs the statements itself, and checks privileges column by column.
 	if _, err := s.form(ctx, c); err != nil {
@@ -186,7 +178,7 @@ func (s *Store[T]) Identity(ctx context.Context) (string, error) {
 	}
 	defer c.close()
 	if err := s.dialect.Locate(ctx, c.ask); err != nil {
-		return "", s.located(c, err)
+		return "", c.giveUp(err)
 	}
 	return s.dialect.Identity(ctx, c.ask)
 }

@@ -1,0 +1,4 @@
+package pgxstore
+
+// Waiting is how many calls wait for a group.
+func Waiting(s *Store) int { return s.groups.Waiting() }
