@@ -71,12 +71,22 @@ func HeaderID(name string) func(*Message) (string, error) {
 		value, ok := msg.Header(name)
 		switch {
 		case !ok:
-			return "", missing
+			return "", otherCase(msg, name, missing)
 		case len(value) == 0:
 			return "", empty
 		}
 		return string(value), nil
 	}
+}
+
+// otherCase says so where a header has the name in other letters: to Kafka they are two.
+func otherCase(msg *Message, name string, missing error) error {
+	for _, h := range msg.Headers {
+		if strings.EqualFold(h.Key, name) {
+			return fmt.Errorf("%w: header %q is missing, and %q differs from it in case only: names of headers are told apart by case, so pass this one to HeaderID", ErrNoEventID, name, h.Key)
+		}
+	}
+	return missing
 }
 
 // CompositeID returns a function for Topic.EventID that joins what its parts return, such as the name of the source and a number

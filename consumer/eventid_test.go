@@ -21,7 +21,7 @@ func TestHeaderID(t *testing.T) {
 		{"set", []consumer.Header{header("event-id", "e1")}, "e1", ""},
 		{"as it stands", []consumer.Header{header("event-id", " e\x001\xff ")}, " e\x001\xff ", ""},
 		{"last one wins", []consumer.Header{header("event-id", "e1"), header("x", "y"), header("event-id", "e2")}, "e2", ""},
-		{"other case", []consumer.Header{header("Event-Id", "e1")}, "", `header "event-id" is missing`},
+		{"other case", []consumer.Header{header("Event-Id", "e1")}, "", `"event-id" is missing, and "Event-Id" differs from it in case only`},
 		{"no headers", nil, "", `header "event-id" is missing`},
 		{"nil keys", []consumer.Header{{}, {}}, "", `header "event-id" is missing`},
 		{"empty", []consumer.Header{header("event-id", "")}, "", `header "event-id" is empty`},

@@ -205,7 +205,7 @@ func (m *membership) sessionTimeoutRefused(err error) error {
 }
 
 // clashRemedy is what to do about members with other strategies.
-const clashRemedy = "by default it uses range; from there to Cooperative leads ToCooperative (Config.Rebalance)"
+const clashRemedy = "by default a member offers range only. To move a group to Cooperative, first run all its members with Config.Rebalance ToCooperative, which offers both"
 
 // close leaves the group. It is called after Consume has returned, never before: closing first would cut the last commit off.
 func (m *membership) close() {

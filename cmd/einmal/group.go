@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
@@ -86,7 +87,7 @@ func (f *groupFlags) show(ctx context.Context, env *environment, name string) er
 			return err
 		}
 		if err != nil && !errors.Is(err, errNo) && ctx.Err() == nil {
-			fmt.Fprintf(env.stderr, "einmal: %s\n", plain(err.Error())) // it may pass
+			fmt.Fprintf(env.stderr, "einmal: %s\n", plain(strings.TrimPrefix(err.Error(), "einmal: "))) // it may pass
 		}
 		select {
 		case <-ctx.Done():

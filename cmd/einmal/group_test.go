@@ -42,7 +42,7 @@ func TestGroup(t *testing.T) {
 		}
 		exec(t, url, `insert into dead_message (consumer_id, event_id, group_id, topic, partition, kafka_offset, kind) values ('c', 'e', '`+group+`', 't', 0, 1, 'gave_up')`)
 		vars := map[string]string{envURL: url, envBrokers: strings.Join(b.Addrs, ",")}
-		withEnv(t, vars, "group", group).want(t, exitNo, "there is no such group", group)
+		withEnv(t, vars, "group", group).want(t, exitNo, "einmal: there is no such group", group)
 
 		stop := consume(t, consumer.Config{Brokers: b.Addrs, Group: group, Topics: map[string]consumer.Topic{topic: {
 			Handler: middleware.Dedup(pgxstore.New(pool, nil), func(context.Context, pgx.Tx, *consumer.Message) error { return nil }, nil),

@@ -20,6 +20,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/einmal-go/einmal/internal/redact"
@@ -71,7 +72,7 @@ func run(ctx context.Context, env *environment, args []string) int {
 		fmt.Fprintf(env.stderr, "einmal: %v\n", err)
 		return exitUsage
 	case !errors.Is(err, errNo):
-		fmt.Fprintf(env.stderr, "einmal: %s\n", redact.Lines(redact.Text(err.Error(), maxErrorText)))
+		fmt.Fprintf(env.stderr, "einmal: %s\n", redact.Lines(redact.Text(strings.TrimPrefix(err.Error(), "einmal: "), maxErrorText)))
 	}
 	return exitNo
 }

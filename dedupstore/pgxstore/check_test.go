@@ -333,3 +333,13 @@ func TestNarrowIndex(t *testing.T) {
 		t.Errorf("after the remedy: Once() = %v, %v", ran, err)
 	}
 }
+
+// A pool that the service has closed is not a server that is away.
+func TestCheckOfAClosedPool(t *testing.T) {
+	t.Parallel()
+	pool := openEmpty(t).pool(func(*pgxpool.Config) {})
+	pool.Close()
+	if err := pgxstore.New(pool, nil).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "the pool was closed") || strings.Contains(err.Error(), "the port") {
+		t.Errorf("%v", err)
+	}
+}

@@ -13,13 +13,14 @@ import (
 // service, and functions that ask the pool for a second connection would wait for each other for ever.
 type Places struct {
 	free chan struct{}
+	size int // of the pool
 	warn sync.Once
 	log  *slog.Logger
 }
 
 // NewPlaces leaves one connection of the pool to others, unless it has only one. A pool of 0 connections has no bound.
 func NewPlaces(poolSize int, log *slog.Logger) *Places {
-	p := &Places{log: log}
+	p := &Places{log: log, size: poolSize}
 	if poolSize > 0 {
 		p.free = make(chan struct{}, max(1, poolSize-1))
 	}
@@ -70,7 +71,7 @@ func (p *Places) Enter(ctx context.Context) error {
 	}
 	p.warn.Do(func() {
 		p.log.Warn("einmal: transactions wait for each other: the pool has fewer connections than there are workers or requests; raise its size or lower Workers",
-			slog.Int("transactions", cap(p.free)))
+			slog.Int("pool_connections", p.size), slog.Int("transactions", cap(p.free)))
 	})
 	select {
 	case p.free <- struct{}{}:

@@ -226,8 +226,11 @@ func (p *Postgres) ConnectError(err error) error {
 
 // connectRemedy says what to look at.
 func connectRemedy(err error, code string) string {
-	switch code {
+	switch text := err.Error(); code {
 	case "":
+		if strings.Contains(text, "closed pool") || strings.Contains(text, "database is closed") { // as pgxpool and database/sql have it
+			return "the pool was closed: close it after Run has returned"
+		}
 		return "check the host and the port, and that the server runs and can be reached"
 	case "28P01", "28000":
 		return "check the user and the password"
