@@ -55,6 +55,9 @@ func TestCommitErrors(t *testing.T) {
 			}
 		}
 	}
+	if err := p.CommitError(answers("25P03")[0]); !strings.Contains(err.Error(), "IdleTimeout (1m0s)") {
+		t.Errorf("left alone: %v", err)
+	}
 	for _, lost := range []error{io.ErrUnexpectedEOF, context.DeadlineExceeded, pgconn.ErrConnClosed, errors.New("?")} {
 		if err := p.CommitError(lost); !errors.Is(err, dedupstore.ErrOutcomeUnknown) || !errors.Is(err, lost) {
 			t.Errorf("%v: %v", lost, err)
