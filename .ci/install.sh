@@ -39,14 +39,20 @@ message_catalogues() {
 	}
 }
 
-# kafka_jars: into a directory that is there only when it is complete
+# kafka_jars: into a directory that is there only when it is complete, and when each jar is the one whose digest is in jars.sha256. After a
+# change of pom.xml: cd .work/kafka-libs.part && sha256sum *.jar >../../.ci/images/kafka/jars.sha256, and look at what has changed
 kafka_jars() {
 	rm -rf "$work/kafka-libs.part"
-	mvn -q -B -f "$ci/images/kafka/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
+	mvn -q -B --strict-checksums -f "$ci/images/kafka/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
 		-DoutputDirectory="$work/kafka-libs.part" >"$log/maven.log" 2>&1 || {
 		cat "$log/maven.log"
 		return 1
 	}
+	(cd "$work/kafka-libs.part" && sha256sum --check --strict --quiet "$ci/images/kafka/jars.sha256") || return 1
+	if [ "$(find "$work/kafka-libs.part" -name '*.jar' | wc -l)" != "$(wc -l <"$ci/images/kafka/jars.sha256")" ]; then
+		echo "there are jars whose digests are not in .ci/images/kafka/jars.sha256"
+		return 1
+	fi
 	mv "$work/kafka-libs.part" "$work/kafka-libs"
 }
 

@@ -79,7 +79,7 @@ func TestRightPassword(t *testing.T) {
 	if err := m.stop(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "joined the group") || strings.Contains(log.String(), "password") {
+	if !strings.Contains(log.String(), "joined the group") || strings.Count(log.String(), "password") != 1 || !strings.Contains(log.String(), "in clear text") {
 		t.Errorf("logged: %s", &log)
 	}
 }

@@ -140,6 +140,9 @@ func (s *starter) incurable() {
 func (s *starter) connect(ctx context.Context) (sarama.Client, error) {
 	var last error
 	began := time.Now()
+	if says := kafkaconf.OpenPassword(s.sarama); says != "" {
+		s.cfg.Logger.Warn("einmal: "+says, slog.String(attrGroup, s.cfg.Group))
+	}
 	s.waits.note(waitBrokers, errNoAnswerYet)
 	for {
 		client, err := kafkaconf.Connect(ctx, s.cfg.Brokers, s.sarama, s.dialer)

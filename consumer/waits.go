@@ -70,7 +70,7 @@ func (w *waits) why() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(w.open)) {
-		return fmt.Sprintf(": waits for %s: %v", what, w.open[what])
+		return fmt.Sprintf(": waits for %s: %s", what, errorText(w.open[what]))
 	}
 	return ""
 }

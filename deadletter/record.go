@@ -28,7 +28,7 @@ type Record struct {
 	Key, Value []byte
 	Headers    []consumer.Header
 	Size       int64 // bytes of key, value and headers
-	LeftOut    bool  // they are not here, because they were larger than the table's Config.MaxBytes
+	LeftOut    bool  // they are not here, because they were larger than the table's Config.MaxBytes, or by DeadLetterConfig.WithoutMessage
 
 	Kind         Kind
 	ErrorType    string    // one of few words: a name, an SQLSTATE, or a Go type

@@ -69,7 +69,7 @@ var (
 	ErrTooLarge = dedupstore.WithClass(dedupstore.Misconfigured, errors.New("the message is larger than a dead letter may be"))
 
 	// ErrLeftOut is wrapped by the error of a redrive of a message whose bytes were left out.
-	ErrLeftOut = errors.New("the message was too large to be kept: read it from its topic, partition and offset, as long as Kafka has it")
+	ErrLeftOut = errors.New("the message was too large to be kept, or is not to be kept: read it from its topic, partition and offset, as long as Kafka has it")
 
 	// ErrUnreadable is wrapped where a row holds what no writer of ours has written: it was edited by hand.
 	ErrUnreadable = errors.New("the row cannot be read")

@@ -37,6 +37,11 @@ type DeadLetterConfig struct {
 	// a part of the message. What it returns is cut to deadletter.MaxText bytes.
 	ErrorText func(err error, msg *consumer.Message) string
 
+	// WithoutMessage writes dead letters without the message's key, value and headers, as those of a message that is too large: for topics
+	// whose personal data must not be kept outside of them. Topic, partition and offset say where it is, as long as Kafka has it. Such dead
+	// letters cannot be redriven from the table: consumer.Replay handles the message again.
+	WithoutMessage bool
+
 	// Logger is told, once a minute at most, that dead letters cannot be written, or come faster than PerSecond. The dead letters
 	// themselves are in the lines of Logging. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -261,6 +266,9 @@ func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key de
 
 func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {
 	rec := deadletter.NewRecord(msg, key)
+	if d.cfg.WithoutMessage {
+		rec.Key, rec.Value, rec.Headers, rec.LeftOut = nil, nil, nil, true
+	}
 	rec.Kind, rec.ErrorType = kind, errtype.Of(err)
 	rec.Error = plain(d.text(err, msg), deadletter.MaxText)
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {

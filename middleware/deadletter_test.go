@@ -310,6 +310,21 @@ func TestDeadLetterErrorText(t *testing.T) {
 	}
 }
 
+// A dead letter that must hold nothing of the message says where it stands, and why it died.
+func TestDeadLetterWithoutMessage(t *testing.T) {
+	t.Parallel()
+	c := &cemetery{}
+	err := middleware.DeadLetter(&store{}, c, &middleware.DeadLetterConfig{WithoutMessage: true})(returning(consumer.Permanent(errBase))).Handle(t.Context(), message())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := message()
+	rec := c.dead[0]
+	if rec.Key != nil || rec.Value != nil || rec.Headers != nil || !rec.LeftOut || rec.Size == 0 || rec.Offset != want.Offset || rec.Event != want.EventID || rec.Error == "" {
+		t.Errorf("%+v", rec)
+	}
+}
+
 func TestDeadLetterChecks(t *testing.T) {
 	t.Parallel()
 	says := func(err error) func(context.Context) error { return func(context.Context) error { return err } }

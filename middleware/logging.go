@@ -13,6 +13,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/redact"
 	"github.com/einmal-go/einmal/internal/safelog"
 )
 
@@ -149,7 +150,7 @@ func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.T
 		slog.Float64(string(names.Duration), now.Sub(start).Seconds()),
 	)
 	if l.cfg.EventID && msg.EventID != "" {
-		attrs = append(attrs, slog.String(string(names.MessageID), cut(msg.EventID, maxEventID)))
+		attrs = append(attrs, slog.String(string(names.MessageID), redact.Text(msg.EventID, maxEventID)))
 	}
 	if delay, ok := consumer.Delay(err); ok {
 		attrs = append(attrs, slog.Float64(string(names.Delay), delay.Seconds()))

@@ -18,6 +18,7 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // TracingConfig is what can be chosen about Tracing. Nil means all defaults.
@@ -41,8 +42,8 @@ type TracingConfig struct {
 	// given at LoggingConfig.EventID.
 	EventID bool
 
-	// ErrorText makes the description of a failed span's status from the error, which is cut to 256 bytes. Defaults to the
-	// outcome's name: the text of an error may contain parts of a message, and error.type names its class.
+	// ErrorText makes the description of a failed span's status from the error, which is cut to 256 bytes, without what looks like a
+	// secret. Defaults to the outcome's name: the text of an error may contain parts of a message, and error.type names its class.
 	ErrorText func(error) string
 }
 
@@ -152,7 +153,7 @@ func (t *tracing) describe(span trace.Span, msg *consumer.Message, what outcome,
 		attrs = append(attrs, names.Tombstone.Bool(true))
 	}
 	if t.cfg.EventID && msg.EventID != "" {
-		attrs = append(attrs, names.MessageID.String(cut(msg.EventID, maxEventID)))
+		attrs = append(attrs, names.MessageID.String(redact.Text(msg.EventID, maxEventID)))
 	}
 	switch {
 	case err != nil && what != outcomeNotDue:
@@ -170,7 +171,7 @@ func (t *tracing) status(what outcome, err error) string {
 	if t.cfg.ErrorText == nil || err == nil {
 		return string(what)
 	}
-	return cut(t.cfg.ErrorText(err), maxStatus)
+	return redact.Text(t.cfg.ErrorText(err), maxStatus)
 }
 
 // children makes spans of the steps of the transaction, from the times that Dedup has taken.

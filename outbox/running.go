@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/einmal-go/einmal/internal/kafkaconf"
 	"github.com/einmal-go/einmal/internal/sqlstate"
 )
 
@@ -55,6 +56,9 @@ func newRunning(r *Relay) *running {
 	run := &running{
 		Relay: r, log: log, blockedLog: blockedLog{log: log}, cluster: newCluster(r.cfg.Brokers, r.conf),
 		holds: holds{until: map[place]hold{}}, done: make(chan result), busy: map[int64]bool{}, unclear: make(chan error, 1), fatal: make(chan error, 1),
+	}
+	if says := kafkaconf.OpenPassword(r.conf); says != "" {
+		log.Warn("outbox: " + says)
 	}
 	for range r.cfg.Workers {
 		run.idle = append(run.idle, &worker{running: run})

@@ -69,7 +69,10 @@ func TestSecuredCluster(t *testing.T) {
 				if got, _ := outboxtest.FirstCopies(list); strings.Join(got["k"], " ") != "1 2 3" {
 					t.Errorf("the topic has %v", got)
 				}
-				if s := r.Status(); s.Errors != 0 || log.String() != "" {
+				if open := strings.Count(log.String(), "in clear text"); open != map[string]int{"SASL": 1}[name] || strings.Count(log.String(), "\n") != open {
+					t.Errorf("logged: %s", &log)
+				}
+				if s := r.Status(); s.Errors != 0 {
 					t.Errorf("%v, logged: %s", s.Error, &log)
 				}
 			})

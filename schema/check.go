@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -44,7 +45,7 @@ func (f Finding) String() string {
 
 // Check compares the tables of the components, or of all if none is named, with the files, and answers with all that is missing or
 // weak: tables, columns, types and collations that take different ids for the same, unique indexes, privileges of the user that
-// asks; storage parameters, other indexes, and settings of the server. It reads catalogues only, by one query for each table. The
+// asks (for cfg.For, if it says what the user is for); storage parameters, other indexes, and settings of the server. It reads catalogues only, by one query for each table. The
 // error is that of ask, or about a component or a table of cfg that there is not; what is found is no error.
 func (d Dialect) Check(ctx context.Context, ask Query, cfg *Config, components ...Component) ([]Finding, error) {
 	if cfg == nil {
@@ -53,10 +54,14 @@ func (d Dialect) Check(ctx context.Context, ask Query, cfg *Config, components .
 	if _, err := d.named(cfg, components); err != nil {
 		return nil, err
 	}
+	if err := cfg.unknownPurpose(); err != nil {
+		return nil, err
+	}
 	list, _ := d.files(components)
 	names := d.namer(cfg)
 	var found []Finding
-	for i, t := range tablesIn(list) {
+	tables := slices.DeleteFunc(tablesIn(list), func(t *table) bool { return !cfg.concerns(t.name) })
+	for i, t := range tables {
 		look := lookAtPostgres
 		if d == SQLite {
 			look = lookAtSQLite

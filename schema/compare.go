@@ -437,6 +437,10 @@ func (c *comparison) storage() {
 
 // privileges looks at what the user that asks may do. The stores need no delete, what cleans up does.
 func (c *comparison) privileges() {
+	if needed, all := c.cfg.needed(c.table.name); !all {
+		c.missingFor(needed)
+		return
+	}
 	for _, privilege := range c.seen.Missing {
 		grant := fmt.Sprintf("grant %s on %s to %s;", privilege, c.sql(), c.seen.User)
 		switch {

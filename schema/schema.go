@@ -57,6 +57,10 @@ type Config struct {
 	// Tables gives other names to tables, by the names in the files: {"processed_event": "seen"}. A table's constraints and
 	// indexes begin with its name.
 	Tables map[string]string
+
+	// For says what the user is for who asks Check: which tables are looked at, and which privileges are missing. By default all tables are,
+	// and the user is taken for one who consumes and cleans up. On SQLite, which has no users, it says which tables are looked at.
+	For []Purpose
 }
 
 // Components returns those that have files for d, in the order of their files.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -227,10 +226,7 @@ var titles = map[audit.Kind]string{
 
 func (f *auditFlags) print(to io.Writer, r *audit.Report) error {
 	if f.json {
-		encoder := json.NewEncoder(to)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(r)
+		return printJSON(to, r, indentedJSON)
 	}
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "partition\tfrom\tto\tcommitted\tmessages\tunread")
@@ -275,7 +271,7 @@ func (f *auditFlags) examples(to io.Writer, title string, found *audit.Finding) 
 	for _, e := range found.Examples {
 		var about []string
 		if e.Event != "" {
-			about = append(about, fmt.Sprintf("%q", e.Event))
+			about = append(about, fmt.Sprintf("%q", plain(e.Event)))
 		}
 		for _, p := range e.Places {
 			about = append(about, placeText(p, f.cfg.Values))
@@ -284,7 +280,7 @@ func (f *auditFlags) examples(to io.Writer, title string, found *audit.Finding) 
 			about = append(about, fmt.Sprintf("%d times", e.Times))
 		}
 		if e.Problem != "" {
-			about = append(about, e.Problem)
+			about = append(about, plain(e.Problem))
 		}
 		fmt.Fprintf(to, "  %s\n", strings.Join(about, ", "))
 	}

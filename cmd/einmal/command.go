@@ -26,6 +26,7 @@ var commands = []command{
 	outboxDiscard,
 	outboxEdit,
 	outboxMode,
+	erase,
 	statusShow,
 	groupShow,
 	messageShow,

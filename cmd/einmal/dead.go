@@ -14,7 +14,6 @@ import (
 
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/deadletter/sqldeadletter"
-	"github.com/einmal-go/einmal/internal/redact"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -137,7 +136,7 @@ var deadList = command{
 				}
 				for _, rec := range list {
 					if *asJSON {
-						err = json.NewEncoder(env.stdout).Encode(facts(rec))
+						err = printJSON(env.stdout, facts(rec), "")
 					} else {
 						err = showDead(env.stdout, rec)
 					}
@@ -162,11 +161,6 @@ func showDead(to io.Writer, rec *deadletter.Record) error {
 		_, err = fmt.Fprintf(to, "    redrive: %s\n", plain(rec.RedriveError))
 	}
 	return err
-}
-
-// plain keeps what was edited into a row away from the terminal.
-func plain(text string) string {
-	return redact.Line(text)
 }
 
 // deadFacts is a dead letter in JSON, without the message.
@@ -202,8 +196,8 @@ func facts(r *deadletter.Record) *deadFacts {
 		return &t
 	}
 	return &deadFacts{
-		r.ID, r.Consumer, r.Event, r.Group, r.Topic, r.TopicID, r.Partition, r.Offset, optional(r.Timestamp), r.Size, r.LeftOut,
-		string(r.Kind), r.ErrorType, r.Error, r.Attempts, optional(r.FirstAttempt), r.Died, r.Version, r.TraceID, r.Redrives, r.RedriveError,
+		r.ID, plain(r.Consumer), plain(r.Event), plain(r.Group), plain(r.Topic), r.TopicID, r.Partition, r.Offset, optional(r.Timestamp), r.Size, r.LeftOut,
+		string(r.Kind), plain(r.ErrorType), plain(r.Error), r.Attempts, optional(r.FirstAttempt), r.Died, r.Version, r.TraceID, r.Redrives, plain(r.RedriveError),
 	}
 }
 
@@ -222,9 +216,6 @@ var deadShow = command{
 				return cmp.Or(err, usagef("name the ids of dead letters, as the list shows them"))
 			}
 			return dead.with(ctx, env, func(ctx context.Context, table *sqldeadletter.Table) error {
-				encoder := json.NewEncoder(env.stdout)
-				encoder.SetIndent("", "  ")
-				encoder.SetEscapeHTML(false)
 				for _, id := range dead.filter.IDs {
 					rec, err := table.Get(ctx, id)
 					if err != nil {
@@ -239,7 +230,7 @@ var deadShow = command{
 							Headers json.RawMessage `json:"headers"`
 						}{facts(rec), rec.Key, rec.Value, json.RawMessage(deadletter.EncodeHeaders(rec.Headers))}
 					}
-					if err := encoder.Encode(shown); err != nil {
+					if err := printJSON(env.stdout, shown, indentedJSON); err != nil {
 						return err
 					}
 				}

@@ -134,7 +134,7 @@ func (f *groupFlags) look(ctx context.Context, env *environment, cluster *topicw
 	}
 	var out bytes.Buffer
 	if f.json {
-		err = printJSON(&out, view)
+		err = printJSON(&out, view, indentedJSON)
 	} else {
 		view.print(&out)
 		if f.watch > 0 {

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -212,17 +210,4 @@ func (v *groupView) note(p *groupPart) string {
 		notes = append(notes, note)
 	}
 	return strings.Join(notes, "; ")
-}
-
-// printJSON prints a document that moves nothing on a terminal.
-func printJSON(to io.Writer, value any) error {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return err
-	}
-	_, err := to.Write(redact.JSON(b.Bytes()))
-	return err
 }

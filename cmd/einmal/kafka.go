@@ -51,8 +51,13 @@ func (f *kafkaFlags) addresses(env *environment) ([]string, error) {
 	return strings.Split(text, ","), nil
 }
 
-// security reads the files and the environment.
+// security reads the files and the environment. It says so where the password would be sent in clear text.
 func (f *kafkaFlags) security(env *environment) (s topicwindow.Security, err error) {
+	defer func() {
+		if says := s.OpenPassword(); says != "" && err == nil {
+			fmt.Fprintf(env.stderr, "einmal: %s\n", says)
+		}
+	}()
 	if f.sasl != "" {
 		if !slices.Contains(mechanisms, f.sasl) {
 			return s, usagef("-sasl is one of %s", strings.Join(mechanisms, ", "))

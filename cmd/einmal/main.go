@@ -69,10 +69,14 @@ func run(ctx context.Context, env *environment, args []string) int {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case errors.As(err, &usage), errors.As(err, &unable):
-		fmt.Fprintf(env.stderr, "einmal: %v\n", err)
+		sayError(env, err)
 		return exitUsage
 	case !errors.Is(err, errNo):
-		fmt.Fprintf(env.stderr, "einmal: %s\n", redact.Lines(redact.Text(strings.TrimPrefix(err.Error(), "einmal: "), maxErrorText)))
+		sayError(env, err)
 	}
 	return exitNo
+}
+
+func sayError(env *environment, err error) {
+	fmt.Fprintf(env.stderr, "einmal: %s\n", redact.Lines(redact.Text(strings.TrimPrefix(err.Error(), "einmal: "), maxErrorText)))
 }

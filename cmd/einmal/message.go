@@ -91,7 +91,7 @@ func (f *messageFlags) show(ctx context.Context, env *environment, at place) err
 	}
 	facts := newRecordFacts(rec, f.value)
 	if f.json {
-		return printJSON(env.stdout, facts)
+		return printJSON(env.stdout, facts, indentedJSON)
 	}
 	return facts.print(env.stdout)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -91,7 +90,7 @@ var outboxList = command{
 				}
 				for _, row := range list {
 					if *asJSON {
-						err = json.NewEncoder(env.stdout).Encode(rowFactsOf(row))
+						err = printJSON(env.stdout, rowFactsOf(row), "")
 					} else {
 						err = showRow(env.stdout, row)
 					}
@@ -131,7 +130,7 @@ type rowFacts struct {
 }
 
 func rowFactsOf(r outbox.Row) rowFacts {
-	return rowFacts{r.Number, r.Event.ID, r.Event.Topic, string(r.State), r.Event.Partition, r.Bucket, r.CreatedAt, r.Attempts, r.Claims, r.LastError}
+	return rowFacts{r.Number, plain(r.Event.ID), plain(r.Event.Topic), string(r.State), r.Event.Partition, r.Bucket, r.CreatedAt, r.Attempts, r.Claims, plain(r.LastError)}
 }
 
 var outboxShow = command{
@@ -149,8 +148,6 @@ var outboxShow = command{
 				return cmp.Or(err, usagef("name the numbers of rows, as the list shows them"))
 			}
 			return rows.with(ctx, env, func(ctx context.Context, o *outbox.Operator) error {
-				encoder := json.NewEncoder(env.stdout)
-				encoder.SetIndent("", "  ")
 				for _, number := range rows.filter.Numbers {
 					row, err := o.Show(ctx, number)
 					if err != nil {
@@ -165,7 +162,7 @@ var outboxShow = command{
 							Headers []outbox.Header `json:"headers"`
 						}{rowFactsOf(row), row.Event.Key, row.Event.Value, row.Event.Headers}
 					}
-					if err := encoder.Encode(facts); err != nil {
+					if err := printJSON(env.stdout, facts, indentedJSON); err != nil {
 						return err
 					}
 				}

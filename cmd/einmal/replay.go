@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -216,16 +215,13 @@ func (f *replayFlags) print(to io.Writer, all []*windowCounts) error {
 		total.add(c)
 	}
 	if f.json {
-		encoder := json.NewEncoder(to)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(struct {
+		return printJSON(to, struct {
 			Topic      string          `json:"topic"`
 			Consumer   string          `json:"consumer"`
 			ID         string          `json:"id"`
 			Total      *messageCounts  `json:"total"`
 			Partitions []*windowCounts `json:"partitions"`
-		}{f.topic, f.consumer, f.id, &total.messageCounts, append([]*windowCounts{}, all...)})
+		}{f.topic, f.consumer, f.id, &total.messageCounts, append([]*windowCounts{}, all...)}, indentedJSON)
 	}
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "partition\tfrom\tto\tread\trecorded\tnot recorded\twithout id\ttoo old")

@@ -157,9 +157,14 @@ func TestReplayCheckWithSASL(t *testing.T) {
 	b := serverstest.InProcess(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "billing", "hunter2"), kfake.SeedTopics(1, "orders"))
 	vars := map[string]string{envURL: url, envBrokers: b.Addrs[0], envKafkaUser: "billing", envKafkaPassword: "hunter2"}
 	args := []string{"replay", "check", "-topic", "orders", "-consumer", "c", "-all", "-sasl", "SCRAM-SHA-512"}
-	withEnv(t, vars, args...).row(t, "all 0 0 0 0 0")
+	r := withEnv(t, vars, args...)
+	r.row(t, "all 0 0 0 0 0")
+	if r.errors != "" {
+		t.Errorf("it says %s", r.errors)
+	}
+	withEnv(t, vars, append(args[:len(args)-1:len(args)-1], "PLAIN", "-timeout", "1s")...).want(t, exitNo, "PLAIN without TLS sends the password of Kafka's user in clear text")
 	vars[envKafkaPassword] = "hunter3"
-	r := withEnv(t, vars, append(args, "-timeout", "1s")...)
+	r = withEnv(t, vars, append(args, "-timeout", "1s")...)
 	r.want(t, exitNo)
 	if strings.Contains(r.out+r.errors, "hunter") {
 		t.Errorf("it shows the password: %s%s", r.out, r.errors)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -160,11 +159,20 @@ var schemaCheck = command{
 	about: "Say what is missing or weak in a database.",
 	more: aboutComponents + "\n\nAn error is what would refuse, lose or repeat events: a table, a column, a unique index, a privilege that is missing, an index or a\n" +
 		"type that takes different events for the same. A warning is what becomes slow, large or fragile. It reads catalogues only,\n" +
-		"as the user of the URL, or as -role. The exit code is 1 if there is an error, with -strict also if there is a warning.",
+		"as the user of the URL, or as -role. -for says what that one is for, so that no more is asked of it than it needs. The exit code is 1 if there is an error, with -strict also if there is a warning.",
 	setup: func(flags *flag.FlagSet) action {
 		asJSON := flags.Bool("json", false, "print JSON: ok, errors, warnings, findings")
 		strict := flags.Bool("strict", false, "take warnings for errors")
+		purposes := flags.String("for", "", "the `purposes` of the user, or of -role, whose privileges are missing: "+purposeNames()+". Several with commas.\n"+
+			"By default consumer and janitor")
 		return onTables(flags, false, func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error {
+			for name := range strings.SplitSeq(*purposes, ",") {
+				if p := schema.Purpose(name); slices.Contains(schema.Purposes(), p) {
+					w.cfg.For = append(w.cfg.For, p)
+				} else if *purposes != "" {
+					return usagef("-for %s: there is no such purpose: they are %s", shown(name), purposeNames())
+				}
+			}
 			found, err := w.dialect.Check(ctx, ask(db), w.cfg, w.components...)
 			if err != nil {
 				return err
@@ -182,6 +190,8 @@ var schemaCheck = command{
 	},
 }
 
+func purposeNames() string { return strings.Trim(fmt.Sprint(schema.Purposes()), "[]") }
+
 // show prints what was found for a human.
 func show(to io.Writer, found []schema.Finding) {
 	shown := map[string]bool{}
@@ -198,15 +208,12 @@ func show(to io.Writer, found []schema.Finding) {
 
 func showJSON(to io.Writer, found []schema.Finding) error {
 	bad, warnings := count(found)
-	encoder := json.NewEncoder(to)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(struct {
+	return printJSON(to, struct {
 		OK       bool             `json:"ok"`
 		Errors   int              `json:"errors"`
 		Warnings int              `json:"warnings"`
 		Findings []schema.Finding `json:"findings"`
-	}{bad == 0, bad, warnings, append([]schema.Finding{}, found...)})
+	}{bad == 0, bad, warnings, append([]schema.Finding{}, found...)}, indentedJSON)
 }
 
 func count(found []schema.Finding) (bad, warnings int) {

@@ -136,22 +136,18 @@ func printOwn(b *bytes.Buffer, value json.RawMessage) {
 	if json.Compact(&line, value) != nil {
 		line.WriteString("null")
 	}
-	fmt.Fprintf(b, "%s\n", plain(line.String()))
+	fmt.Fprintf(b, "%s\n", plain(string(redact.Strings(line.Bytes()))))
 }
 
-// printStatusJSON has the service's report as it came.
+// printStatusJSON has the service's report as it came, but for what looks like a secret.
 func printStatusJSON(to io.Writer, report json.RawMessage, problems []string) error {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(struct {
+	shown := make([]string, len(problems))
+	for i, p := range problems {
+		shown[i] = plain(p)
+	}
+	return printJSON(to, struct {
 		Healthy  bool            `json:"healthy"`
 		Problems []string        `json:"problems"`
 		Report   json.RawMessage `json:"report"`
-	}{len(problems) == 0, append([]string{}, problems...), report})
-	if err == nil {
-		_, err = to.Write(redact.JSON(b.Bytes()))
-	}
-	return err
+	}{len(problems) == 0, shown, redact.Strings(report)}, indentedJSON)
 }

@@ -34,7 +34,7 @@ var table = map[string]allowed{
 	"status":                 {module: []string{"internal/redact", "internal/safelog"}},
 	"consumer":               {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf", "internal/nils", "internal/redact", "internal/safelog", "internal/topicwindow", "internal/version"}, others: []string{sarama}},
 	"deadletter":             {module: []string{"consumer", "dedupstore", "internal/version"}},
-	"middleware":             {module: []string{"consumer", "internal/turn", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
+	"middleware":             {module: []string{"consumer", "internal/turn", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/redact", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
 	"audit":                  {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/sqltable", "internal/topicwindow"}},
 	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
 

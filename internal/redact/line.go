@@ -2,7 +2,9 @@ package redact
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -20,13 +22,14 @@ func Line(text string) string {
 	}, text)
 }
 
-// Lines is Line, for a text of several lines.
+// Lines is Line, for a text of several lines, with tabs.
 func Lines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		lines[i] = Line(line)
-	}
-	return strings.Join(lines, "\n")
+	return strings.Map(func(r rune) rune {
+		if moves(r) && r != '\n' && r != '\t' {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // moves reports whether a terminal does something else with r than show it.
@@ -53,3 +56,27 @@ func JSON(text []byte) []byte {
 	}
 	return b.Bytes()
 }
+
+var quotedJSON = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// Strings returns doc, which is JSON, with Text in the place of each text in it, whole.
+func Strings(doc []byte) []byte {
+	return quotedJSON.ReplaceAllFunc(doc, func(quoted []byte) []byte {
+		var text string
+		if json.Unmarshal(quoted, &text) != nil {
+			return quoted
+		}
+		shown := Text(text, len(text)+maxGrowth)
+		if shown == text {
+			return quoted
+		}
+		again, err := json.Marshal(shown)
+		if err != nil {
+			return quoted
+		}
+		return again
+	})
+}
+
+// maxGrowth is more than masks make a text longer.
+const maxGrowth = 1 << 12

@@ -14,41 +14,27 @@ import (
 	"unicode/utf8"
 
 	"github.com/einmal-go/einmal/internal/redact"
+	"github.com/einmal-go/einmal/internal/redact/redacttest"
 )
 
 const limit = 1024
 
-// spellings are ways in which a secret, hunter2-9f8e7d, stands in texts of errors.
-var spellings = []string{
-	"password=hunter2-9f8e7d", "password: hunter2-9f8e7d", "Password = hunter2-9f8e7d", "PASSWORD=hunter2-9f8e7d", "PGPASSWORD=hunter2-9f8e7d",
-	"db_password=hunter2-9f8e7d", "DB-PASSWORD=hunter2-9f8e7d", "dbPassword=hunter2-9f8e7d", "passwd=hunter2-9f8e7d", "passphrase: hunter2-9f8e7d",
-	"pass=hunter2-9f8e7d", "pwd=hunter2-9f8e7d", "MYSQL_PWD=hunter2-9f8e7d", `"password":"hunter2-9f8e7d"`, `{\"password\":\"hunter2-9f8e7d\"}`,
-	`{"password" : "two words hunter2-9f8e7d"}`, "password='hunter2-9f8e7d'", "PASSWORD 'hunter2-9f8e7d'", "password=>hunter2-9f8e7d", "password:=hunter2-9f8e7d",
-	"<password>hunter2-9f8e7d</password>", "password%3Dhunter2-9f8e7d", "--password hunter2-9f8e7d", "--password=hunter2-9f8e7d", "{User:app Password:hunter2-9f8e7d}",
-	"secret=hunter2-9f8e7d", "client_secret=hunter2-9f8e7d", "clientSecret: hunter2-9f8e7d", "AWS_SECRET_ACCESS_KEY=hunter2-9f8e7d", "secretKey=hunter2-9f8e7d",
-	"token=hunter2-9f8e7d", "access_token=hunter2-9f8e7d", "refresh_token=hunter2-9f8e7d", "id_token: hunter2-9f8e7d", "x-auth-token: hunter2-9f8e7d",
-	"csrfToken=hunter2-9f8e7d", "GET /x?a=1&access_token=hunter2-9f8e7d&b=2", "api_key=hunter2-9f8e7d", "apikey=hunter2-9f8e7d", "X-Api-Key: hunter2-9f8e7d",
-	"api key: hunter2-9f8e7d", "access_key=hunter2-9f8e7d", "private_key=hunter2-9f8e7d", "AccountKey=hunter2-9f8e7d==;EndpointSuffix=x", "sig=hunter2-9f8e7d", "X-Amz-Signature=hunter2-9f8e7d",
-	"session_id=hunter2-9f8e7d", "sid=hunter2-9f8e7d", "credentials: hunter2-9f8e7d", "Authorization: Bearer hunter2-9f8e7d", "authorization: Basic hunter2-9f8e7d",
-	`Authorization: Digest username="app", response="hunter2-9f8e7d"`, "Proxy-Authorization: NTLM hunter2-9f8e7d", "Cookie: a=b; s=hunter2-9f8e7d", "Set-Cookie: s=hunter2-9f8e7d; Path=/",
-	"map[Authorization:[Bearer hunter2-9f8e7d] Accept:[x]]", "map[Cookie:[a=b; s=hunter2-9f8e7d]]", "sent bearer hunter2-9f8e7d", "sent Basic hunter2-9f8e7d",
-	"postgres://app:hunter2-9f8e7d@db:5432/x", "postgres://app:hunter2@hunter2-9f8e7d@db/x", "postgres://app:a/hunter2-9f8e7d@db/x", "postgres://:hunter2-9f8e7d@db/x",
-	"postgres://app:a?b#hunter2-9f8e7d@db", "https://app:hunter2-9f8e7d@host/path", "https://hunter2-9f8e7d@host/path", "amqp://a:b@h1,amqp://c:hunter2-9f8e7d@h2",
-	"app:hunter2-9f8e7d@tcp(db:3306)/x", "app:a@b/hunter2-9f8e7d@tcp(db:3306)/x", "eyJhbGciOiJI.eyJzdWIiOiIx.hunter2-9f8e7d", "got ghp_hunter2-9f8e7d", "AKIAHUNTER29F8E7D",
-	"-----BEGIN RSA PRIVATE KEY-----\nhunter2-9f8e7d\n-----END RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nhunter2-9f8e7d",
-	`password="two \" hunter2-9f8e7d"`, "password='a hunter2-9f8e7d", "pin: hunter2-9f8e7d", "jwt=hunter2-9f8e7d",
-}
-
 func TestSpellingsOfSecrets(t *testing.T) {
 	t.Parallel()
-	if len(spellings) < 60 {
-		t.Errorf("only %d spellings", len(spellings))
+	if len(redacttest.Spellings) < 60 {
+		t.Errorf("only %d spellings", len(redacttest.Spellings))
 	}
-	for _, text := range spellings {
-		for _, around := range []string{"%s", "dial: %s: refused", "(%s)", "a\n%s\nb", `{"error": "%s"}`} {
+	for _, text := range redacttest.Spellings {
+		for _, around := range []string{"%s", "dial: %s: refused", "(%s)", "a\n%s\nb", `{"error": "%s"}`, "quoted %q", "quoted twice %q", "https://elsewhere.example/?q=%s&x=1"} {
 			whole := fmt.Sprintf(around, text)
+			switch {
+			case strings.HasPrefix(around, "quoted twice"):
+				whole = fmt.Sprintf("%q", whole)
+			case strings.HasPrefix(around, "https:"):
+				whole = fmt.Sprintf(around, url.QueryEscape(text))
+			}
 			for from, got := range map[string]string{"Text": redact.Text(whole, limit), "Message": redact.Message(whole, [][]byte{[]byte("x")}, limit), "Error": redact.Error(errors.New(whole)).Error()} {
-				if strings.Contains(got, "9f8e7d") || strings.Contains(got, "HUNTER") || !strings.Contains(got, redact.Masked) {
+				if redacttest.In(got) != "" || !strings.Contains(got, redact.Masked) {
 					t.Errorf("%s(%q) is %q", from, whole, got)
 				}
 			}
@@ -92,11 +78,9 @@ func TestErrorIsStillTheError(t *testing.T) {
 	}
 }
 
-var nasty = "a\x1b[31mb\x9bc\u009bd\u202ee\u2066f\u200bg\u2028h\ni\x00j\rk\U000e0041l"
-
 func TestLine(t *testing.T) {
 	t.Parallel()
-	got := redact.Line(nasty)
+	got := redact.Line(redacttest.Nasty)
 	if i := strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 || !utf8.ValidString(got) {
 		t.Errorf("%q", got)
 	}
@@ -107,7 +91,7 @@ func TestLine(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	t.Parallel()
-	was := map[string]any{"k\u202e": nasty}
+	was := map[string]any{"k\u202e": redacttest.Nasty}
 	text, err := json.Marshal(was)
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +103,26 @@ func TestJSON(t *testing.T) {
 	var before, after any
 	if err := errors.Join(json.Unmarshal(text, &before), json.Unmarshal(got, &after)); err != nil || !reflect.DeepEqual(before, after) {
 		t.Errorf("%v: %s", err, got)
+	}
+}
+
+// The texts in a document are masked, what leads to them and what is no text stay.
+func TestStrings(t *testing.T) {
+	t.Parallel()
+	for _, spelling := range redacttest.Spellings {
+		text, err := json.Marshal(map[string]any{"a": spelling, "b": []any{spelling, 1.5, nil, true}, "c": "harmless \"text\""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := redact.Strings(text)
+		var after map[string]any
+		if err := json.Unmarshal(got, &after); err != nil || redacttest.In(string(got)) != "" {
+			t.Errorf("%v: %s", err, got)
+			continue
+		}
+		if list, ok := after["b"].([]any); !ok || after["c"] != `harmless "text"` || len(list) != 4 || list[1] != 1.5 || list[2] != nil || list[3] != true {
+			t.Errorf("%v", after)
+		}
 	}
 }
 
@@ -158,10 +162,10 @@ func TestTimeIsLinear(t *testing.T) {
 }
 
 func FuzzMessage(f *testing.F) {
-	for _, s := range spellings {
+	for _, s := range redacttest.Spellings {
 		f.Add(s, "some value of a message", "key-1")
 	}
-	f.Add(nasty, nasty, `"\"`)
+	f.Add(redacttest.Nasty, redacttest.Nasty, `"\"`)
 	f.Fuzz(func(t *testing.T, text, value, key string) {
 		got := redact.Message(text, [][]byte{[]byte(value), []byte(key)}, limit)
 		if len(got) > limit || !utf8.ValidString(got) || strings.Contains(got, "\x00") {

@@ -1,12 +1,36 @@
 package redact
 
 import (
+	"net/url"
 	"regexp"
 	"strings"
 )
 
-// secrets masks what looks like a secret. cutOff is whether the text went on behind its end, so that one may have lost its own.
+// secrets masks what looks like a secret, also where it is encoded for a URL. cutOff is whether the text went on behind its end, so that one
+// may have lost its own.
 func secrets(text string, cutOff bool) string {
+	text = spelled(text, cutOff)
+	if !strings.ContainsAny(text, "%+") {
+		return text
+	}
+	return encoded.ReplaceAllStringFunc(text, func(run string) string {
+		decoded, err := url.QueryUnescape(run)
+		if err != nil {
+			return run
+		}
+		masked := spelled(decoded, cutOff)
+		if masked == decoded {
+			return run
+		}
+		return strings.ReplaceAll(url.QueryEscape(masked), url.QueryEscape(Masked), Masked)
+	})
+}
+
+// encoded finds what may be a value in a URL in which signs are encoded, or blanks are.
+var encoded = regexp.MustCompile(`[^\s"'\x60<>,\[\]&=?;/:]*(?:%[0-9A-Fa-f]{2}|\+)[^\s"'\x60<>,\[\]&=?;/:]*`)
+
+// spelled masks secrets that are spelled as they are.
+func spelled(text string, cutOff bool) string {
 	text = maskEach(text, pem)
 	text = userinfo(text, cutOff)
 	text = named(text)
@@ -23,7 +47,7 @@ const name = `(?:[\w.]*(?:passw(?:or)?d|passphrase|passwort|secret|token|credent
 
 var (
 	// naming finds the name of a secret and what leads to its value: password=, "token": , Cookie: , --password , PASSWORD '.
-	naming = regexp.MustCompile(`(?i)` + name + `(?:\\?["'\x60]?\]?\s*(?:=>|:=|[:=]|%3[ad])\s*|\\?["']?\s*>|\s+(?:is\s+)?(?:["'\x60]))|(?:^|[^\w-])--?` + name + `\s+`)
+	naming = regexp.MustCompile(`(?i)` + name + `(?:\\*["'\x60]?\]?\s*(?:=>|:=|[:=]|%3[ad])\s*|\\*["']?\s*>|\s+(?:is\s+)?(?:["'\x60]))|(?:^|[^\w-])--?` + name + `\s+`)
 
 	// wholeLine are the names of headers of HTTP whose value has blanks and separators.
 	wholeLine = regexp.MustCompile(`(?i)(?:authorization|cookie)\S*\s*$`)
@@ -78,8 +102,8 @@ func valueLen(s string, line bool) int {
 	switch {
 	case open == "":
 		return len(s)
-	case strings.IndexByte("\"'`", open[0]) >= 0 && escaped <= 1:
-		return quotedLen(s, s[:escaped+1])
+	case strings.IndexByte("\"'`", open[0]) >= 0:
+		return quotedLen(s, escaped)
 	case s[0] == '[':
 		return through(s, "]")
 	case line:
@@ -95,15 +119,21 @@ func valueLen(s string, line bool) int {
 	return len(s)
 }
 
-// quotedLen is how long what s begins with is, to the end of the quotation that quote opens.
-func quotedLen(s, quote string) int {
-	for i := len(quote); i+len(quote) <= len(s); i++ {
-		if s[i:i+len(quote)] == quote {
-			return i + len(quote)
+// quotedLen is how long what s begins with is, to the end of the quotation that begins behind so many backslashes: at its quote behind as
+// many of them, or where one behind fewer ends a quotation around it.
+func quotedLen(s string, escaped int) int {
+	quote, run := s[escaped], 0
+	for i := escaped + 1; i < len(s); i++ {
+		switch {
+		case s[i] == '\\':
+			run++
+			continue
+		case s[i] == quote && run == escaped:
+			return i + 1
+		case s[i] == quote && run < escaped:
+			return i - run
 		}
-		if s[i] == '\\' && len(quote) == 1 {
-			i++
-		}
+		run = 0
 	}
 	return len(s)
 }

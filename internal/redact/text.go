@@ -24,12 +24,12 @@ func Cut(s string, limit int) string {
 // MaxError is the length of the text of an Error in bytes, at most.
 const MaxError = 1024
 
-// Error returns an error with the Text of err, which it wraps. A nil err is nil.
+// Error returns an error with the Text of err, which it wraps, as Lines. A nil err is nil.
 func Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &redacted{Text(err.Error(), MaxError), err}
+	return &redacted{Lines(Text(err.Error(), MaxError)), err}
 }
 
 type redacted struct {

@@ -93,11 +93,14 @@ func (h *handler) with(derive func() slog.Handler) slog.Handler {
 // maxText is the length of a text in bytes, at most: that of a stack.
 const maxText = 16 << 10
 
+// shown is what a line has of a text. Handlers that write JSON leave C1 controls and direction marks as they are.
+func shown(text string) string { return redact.Lines(redact.Text(text, maxText)) }
+
 // redacted returns a without what must not be in a line.
 func redacted(a slog.Attr) slog.Attr {
 	switch value := a.Value.Resolve(); value.Kind() {
 	case slog.KindString:
-		a.Value = slog.StringValue(redact.Text(value.String(), maxText))
+		a.Value = slog.StringValue(shown(value.String()))
 	case slog.KindGroup:
 		group := value.Group()
 		clean := make([]slog.Attr, len(group))
@@ -106,10 +109,27 @@ func redacted(a slog.Attr) slog.Attr {
 		}
 		a.Value = slog.GroupValue(clean...)
 	case slog.KindAny:
-		if err, ok := value.Any().(error); ok && err != nil {
-			a.Value = slog.AnyValue(redact.Error(err))
-		}
+		a.Value = redactedAny(value.Any())
 	default: // numbers and times
 	}
 	return a
+}
+
+// redactedAny returns v as what handlers write of it, where that is a text or several.
+func redactedAny(v any) slog.Value {
+	switch v := v.(type) {
+	case error:
+		return slog.AnyValue(redact.Error(v))
+	case []string:
+		texts := make([]string, len(v))
+		for i, text := range v {
+			texts[i] = shown(text)
+		}
+		return slog.AnyValue(texts)
+	case []byte:
+		return slog.StringValue(shown(string(v)))
+	case fmt.Stringer:
+		return slog.StringValue(shown(v.String()))
+	}
+	return slog.AnyValue(v)
 }

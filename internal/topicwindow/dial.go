@@ -70,6 +70,15 @@ func (c *Cluster) Close() error {
 	return c.client.Close()
 }
 
+// OpenPassword says that the password would be sent in clear text; "" if not.
+func (s Security) OpenPassword() string {
+	c, err := s.config()
+	if err != nil {
+		return ""
+	}
+	return kafkaconf.OpenPassword(c)
+}
+
 func (s Security) config() (*sarama.Config, error) {
 	c := sarama.NewConfig()
 	c.ClientID = "einmal"
