@@ -338,3 +338,18 @@ func TestOperatorTellsEveryFailure(t *testing.T) {
 		}
 	}
 }
+
+// What the function of an Edit refuses is not edited.
+func TestEditThatIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("1")
+	number := value[int64](b.fixture, "select id from outbox_event")
+	err := outbox.NewOperator(b.db, nil).Edit(t.Context(), number, func(e *outbox.Event) error {
+		e.Value = []byte("new")
+		return errBroken
+	})
+	if !errors.Is(err, errBroken) || b.rows("payload is null") != 1 {
+		t.Errorf("Edit() = %v, %d rows are as they were", err, b.rows("payload is null"))
+	}
+}
