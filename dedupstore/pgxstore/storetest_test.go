@@ -12,7 +12,9 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/pgtest"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/dedupstore/storetest"
+	"github.com/einmal-go/einmal/internal/rolestest"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/schema"
 )
 
 var modes = []pgx.QueryExecMode{
@@ -73,6 +75,17 @@ func TestStoreLayouts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A role that has the privileges of docs/security.md and no others, but for the one that Forget takes, which is for whoever redrives.
+func TestStoreWithLeastPrivileges(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] {
+		db := use(t, pgtest.Open(t, pgtest.Plain))
+		db.exec(schema.Postgres.SQL(nil, schema.DeadLetter, schema.CrashLoop)) // of which the page tells too
+		db.via = rolestest.New(t, db.Pool, "consumer", "grant insert on effect to %s", "grant delete on processed_event to %s").URL
+		return harness(db, pgx.QueryExecModeCacheStatement)
+	})
 }
 
 // The modes that work behind a pooler which hands out sessions by transaction.

@@ -27,7 +27,9 @@ const (
 	databaseReports = 37
 
 	securityFile  = root + "/docs/security.md"
-	securityRules = 11
+	securityRules = 12
+	securityRoles = 6
+	privacyRules  = 2
 
 	module   = "github.com/einmal-go/einmal/"
 	untested = "not tested yet"
@@ -102,10 +104,16 @@ func TestPostgresRules(t *testing.T) {
 	checkRules(t, postgresFile, slices.Concat(numbered("A", recordRules), numbered("D", driverRules), numbered("", databaseReports)))
 }
 
-// TestSecurityRules does the same for what strangers cannot do.
+// TestSecurityRules does the same for what strangers cannot do. Rows without a number are no rules.
 func TestSecurityRules(t *testing.T) {
 	t.Parallel()
-	checkRules(t, securityFile, numbered("", securityRules))
+	text, err := os.ReadFile(securityFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := regexp.MustCompile(`^[RP]?[0-9]+[a-z]?$`)
+	rows := slices.DeleteFunc(matrixRows(string(text)), func(row matrixRow) bool { return !number.MatchString(row[0]) })
+	checkRows(t, securityFile, rows, slices.Concat(numbered("", securityRules), numbered("R", securityRoles), numbered("P", privacyRules)))
 }
 
 func numbered(prefix string, n int) (numbers []string) {
@@ -122,8 +130,12 @@ func checkRules(t *testing.T, path string, numbers []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkRows(t, path, matrixRows(string(text)), numbers)
+}
+
+func checkRows(t *testing.T, path string, rows []matrixRow, numbers []string) {
+	t.Helper()
 	tests := testsOf(t, os.DirFS(root))
-	rows := matrixRows(string(text))
 	for _, row := range rows {
 		if len(numbers) > 0 && row[0] == numbers[0] {
 			numbers = numbers[1:]
