@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/einmal-go/einmal/internal/nils"
@@ -15,16 +16,17 @@ import (
 
 // topic is a Topic in its final form: the chain composed, the defaults filled in.
 type topic struct {
-	name      string
-	group     string
-	consumer  string
-	eventID   func(*Message) (string, error)
-	onFailure OnFailure
-	order     Order
-	workers   *workers
-	train     int           // messages of a partition that are in work at once in PartitionOrder
-	limit     time.Duration // of an attempt, 0 for none
-	onStuck   OnStuck
+	name       string
+	group      string
+	consumer   string
+	eventID    func(*Message) (string, error)
+	onFailure  OnFailure
+	order      Order
+	workers    *workers
+	train      int           // messages of a partition that are in work at once in PartitionOrder
+	limit      time.Duration // of an attempt, 0 for none
+	limitGiven time.Duration // Topic.ProcessingLimit, 0 if it is the default
+	onStuck    OnStuck
 
 	sameEventsAs string // Topic.SameEventsAs
 
@@ -41,6 +43,8 @@ type topic struct {
 
 	totals topicTotals
 
+	noKeyTold atomic.Bool // see tellNoKey
+
 	links     []Handler // all links of the chain and its branches
 	effects   []string  // the names under which they are recorded
 	assignees []Assignee
@@ -51,7 +55,7 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
 	tp := &topic{
 		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
-		order: t.Order, limit: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
+		order: t.Order, limit: max(0, t.ProcessingLimit), limitGiven: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
 		partitionMessages: cfg.Limits.PartitionMessages, errorText: cfg.ErrorText, sameEventsAs: t.SameEventsAs,
 	}
 	if t.ProcessingLimit == 0 {
@@ -102,7 +106,7 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 			t.assignees = append(t.assignees, a)
 		}
 	}
-	return errors.Join(checkOrder(0, links), validateLinks(nil, links))
+	return errors.Join(checkOrder(0, links), validateLinks(nil, links), t.validateTimeouts())
 }
 
 // Compose builds a chain: h inside the middlewares, of which the first is the outermost. It returns all links of the chain, the

@@ -135,6 +135,9 @@ func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
 	cl.held++
 	cl.bytes += it.size()
 	cl.queue.push(it)
+	if cl.topic.order == KeyOrder && rec.Key == nil {
+		cl.tellNoKey(rec.Offset)
+	}
 	return true
 }
 

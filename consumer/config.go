@@ -128,7 +128,8 @@ type Topic struct {
 
 	// ProcessingLimit is how long one attempt at a message may take. Then its context is cancelled, and the attempt counts as
 	// failed; what happens if the handler still does not return is OnStuck's to say. Default: DefaultProcessingLimit; negative
-	// means no limit. It is a last resort, seen every second or quarter of the limit; middleware.Timeout is the precise one.
+	// means no limit. It is a last resort, seen every second or quarter of the limit; middleware.Timeout is the precise one, and must not be
+	// longer. The limit is for an attempt as a whole, while a store's IdleTimeout is for a pause in its transaction.
 	ProcessingLimit time.Duration
 
 	// OnStuck says what happens when a handler ignores that its context was cancelled. Default: StopConsumer.

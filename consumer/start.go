@@ -126,6 +126,7 @@ func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	r.watcher.Go(func() { r.watch(watching) })
 	r.watcher.Go(func() { r.awaitAbort(watching) })
 	c.logRuns(log)
+	c.logDoubts(log)
 	return r
 }
 

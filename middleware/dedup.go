@@ -104,6 +104,14 @@ func (d *dedup[Tx]) GroupStats() (stats consumer.GroupStats, ok bool) {
 // StoreType tells the consumer's first line in the log what it records in.
 func (d *dedup[Tx]) StoreType() string { return fmt.Sprintf("%T", d.store) }
 
+// StoreIdleTimeout tells the consumer's start how long a transaction may be left alone.
+func (d *dedup[Tx]) StoreIdleTimeout() time.Duration {
+	if s, ok := d.store.(interface{ IdleTimeout() time.Duration }); ok {
+		return s.IdleTimeout()
+	}
+	return 0
+}
+
 // recordsIn implements recorder.
 func (d *dedup[Tx]) recordsIn() any { return d.store }
 

@@ -51,6 +51,9 @@ func (t *timeout) Unwrap() consumer.Handler { return t.next }
 // Link implements consumer.Linker.
 func (t *timeout) Link() consumer.Link { return consumer.LinkTimeout }
 
+// AttemptTimeout tells consumer.New how long the handler may take, and the start's comparison with other settings.
+func (t *timeout) AttemptTimeout() time.Duration { return t.d }
+
 // Validate implements consumer.Validator.
 func (t *timeout) Validate([]consumer.Handler) error {
 	if t.d <= 0 {

@@ -20,7 +20,7 @@ func topics(t consumer.Topic) consumer.Config {
 
 // team is a helper as teams write it: several links by one function.
 func team(next consumer.Handler) consumer.Handler {
-	return middleware.Recover()(middleware.Timeout(time.Minute)(middleware.Timeout(time.Hour)(next)))
+	return middleware.Recover()(middleware.Timeout(time.Minute)(middleware.Timeout(2 * time.Minute)(next)))
 }
 
 // What a function puts around the next link is seen: its order, its repetition, its checks.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
@@ -87,6 +88,9 @@ func (s *Store) Forget(ctx context.Context, tx bun.Tx, key dedupstore.Key) error
 // Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run, and a driver that
 // prepares what bun gives it. It connects, looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
+
+// IdleTimeout is Config.IdleTimeout, for who compares it with other times, and 0 on SQLite, which has nothing like it.
+func (s *Store) IdleTimeout() time.Duration { return s.store.IdleTimeout() }
 
 // Identity implements dedupstore.Identifier.
 func (s *Store) Identity(ctx context.Context) (string, error) { return s.store.Identity(ctx) }

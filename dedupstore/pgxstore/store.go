@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -286,6 +287,9 @@ func (s *Store) rollback(ctx context.Context, tx pgx.Tx) {
 	defer s.ends.stop(limited)
 	_ = tx.Rollback(limited)
 }
+
+// IdleTimeout is Config.IdleTimeout, for who compares it with other times.
+func (s *Store) IdleTimeout() time.Duration { return s.cfg.IdleTimeout }
 
 // Identity implements dedupstore.Identifier.
 func (s *Store) Identity(ctx context.Context) (string, error) {

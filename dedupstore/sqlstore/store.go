@@ -106,6 +106,9 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, key dedupstore.Key) erro
 // looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
 
+// IdleTimeout is Config.IdleTimeout, for who compares it with other times, and 0 on SQLite, which has nothing like it.
+func (s *Store) IdleTimeout() time.Duration { return s.store.IdleTimeout() }
+
 // Identity implements dedupstore.Identifier.
 func (s *Store) Identity(ctx context.Context) (string, error) { return s.store.Identity(ctx) }
 

@@ -167,6 +167,14 @@ func (s *Store[T]) Check(ctx context.Context) error {
 	return s.driver.Check(ctx, c.ask)
 }
 
+// IdleTimeout is how long a transaction may be left alone, 0 for no limit.
+func (s *Store[T]) IdleTimeout() time.Duration {
+	if _, ok := s.dialect.(*record.SQLite); ok {
+		return 0
+	}
+	return s.cfg.IdleTimeout
+}
+
 // Identity implements dedupstore.Identifier.
 func (s *Store[T]) Identity(ctx context.Context) (string, error) {
 	if err := s.dialect.Invalid(s.invalid, nil); err != nil {
