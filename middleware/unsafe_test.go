@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/consumer/consumertest"
@@ -65,7 +66,7 @@ func TestUnsafeErrorsAreGivenUp(t *testing.T) {
 					c, s := &cemetery{}, &store{}
 					mws := []consumer.Middleware{
 						middleware.Tracing(nil), middleware.Metrics(nil), middleware.Logging(formatting, nil),
-						middleware.DeadLetter(s, c, nil), middleware.Retry(3, nil), middleware.Recover(), middleware.Timeout(1 << 40),
+						middleware.DeadLetter(s, c, nil), middleware.Retry(3, nil), middleware.Recover(), middleware.Timeout(time.Minute),
 					}
 					attempts := 0
 					var h consumer.Handler = consumer.HandlerFunc(func(context.Context, *consumer.Message) error { attempts++; return end() })
