@@ -183,7 +183,7 @@ func TestRefused(t *testing.T) {
 		{sarama.ErrTopicAuthorizationFailed, "READ and DESCRIBE on the topics"},
 		{sarama.ErrSASLAuthenticationFailed, "Net.SASL in Config.Sarama"},
 		{sarama.ErrFencedInstancedId, "instance id of its own"},
-		{sarama.ErrInconsistentGroupProtocol, "it uses range"},
+		{sarama.ErrInconsistentGroupProtocol, "no strategy in common"},
 		{sarama.ConfigurationError("no"), "correct Config.Sarama"},
 		{nil, ""},
 		{errors.New("i/o timeout"), ""},

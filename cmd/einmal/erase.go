@@ -95,14 +95,14 @@ func (h *holding) where(dialect schema.Dialect) (condition string, args []any) {
 	if dialect == schema.Postgres {
 		mark = "$"
 	}
-	var any []string
+	var either []string
 	for _, m := range h.matches {
 		for _, value := range m.values {
 			args = append(args, value)
-			any = append(any, fmt.Sprintf("%s = %s%d", m.column, mark, len(args)))
+			either = append(either, fmt.Sprintf("%s = %s%d", m.column, mark, len(args)))
 		}
 	}
-	return "(" + strings.Join(any, " or ") + ")", args
+	return "(" + strings.Join(either, " or ") + ")", args
 }
 
 func asBytes(list []string) (values []any) {
@@ -182,7 +182,7 @@ func (e *eraser) each(ctx context.Context, env *environment, db *sql.DB, w *want
 				stays = " and status = 'PUBLISHING'" // a relay has it in hand
 			}
 			var left int64
-			if err := db.QueryRowContext(ctx, "select count(*)"+from+stays, args...).Scan(&left); err != nil { //nolint:gosec // names are quoted
+			if err := db.QueryRowContext(ctx, "select count(*)"+from+stays, args...).Scan(&left); err != nil {
 				return n, staying, err
 			}
 			staying += left
@@ -200,10 +200,10 @@ func (e *eraser) each(ctx context.Context, env *environment, db *sql.DB, w *want
 
 func (e *eraser) one(ctx context.Context, db *sql.DB, from string, args []any, deleting bool) (rows int64, said string, err error) {
 	if !deleting {
-		err = db.QueryRowContext(ctx, "select count(*)"+from, args...).Scan(&rows) //nolint:gosec // names are quoted
+		err = db.QueryRowContext(ctx, "select count(*)"+from, args...).Scan(&rows)
 		return rows, "found", err
 	}
-	res, err := db.ExecContext(ctx, "delete"+from, args...) //nolint:gosec // names are quoted
+	res, err := db.ExecContext(ctx, "delete"+from, args...)
 	if err != nil {
 		return 0, "", err
 	}

@@ -70,24 +70,30 @@ func (f *kafkaFlags) security(env *environment) (s topicwindow.Security, err err
 	if !f.tls && f.ca == "" && f.cert == "" && f.key == "" {
 		return s, nil
 	}
-	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	s.TLS, err = f.certificates()
+	return s, err
+}
+
+// certificates reads the files of TLS.
+func (f *kafkaFlags) certificates() (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
 		if err != nil {
-			return s, fmt.Errorf("-tls-ca: %w", err)
+			return nil, fmt.Errorf("-tls-ca: %w", err)
 		}
-		if s.TLS.RootCAs = x509.NewCertPool(); !s.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return s, usagef("-tls-ca: the file has no certificate in PEM")
+		if cfg.RootCAs = x509.NewCertPool(); !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usagef("-tls-ca: the file has no certificate in PEM")
 		}
 	}
 	if f.cert != "" || f.key != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return s, fmt.Errorf("-tls-cert, -tls-key: %w", err)
+			return nil, fmt.Errorf("-tls-cert, -tls-key: %w", err)
 		}
-		s.TLS.Certificates = []tls.Certificate{pair}
+		cfg.Certificates = []tls.Certificate{pair}
 	}
-	return s, nil
+	return cfg, nil
 }
 
 // dial reaches the cluster. The caller closes it.

@@ -103,7 +103,7 @@ func TestCommandsInDocuments(t *testing.T) {
 	help := map[string]string{}
 	helpOf := func(command string) string {
 		if _, known := help[command]; !known {
-			out, err := exec.Command(cli, append(strings.Fields(command), "-h")...).CombinedOutput() //nolint:gosec // words of our documents
+			out, err := exec.Command(cli, append(strings.Fields(command), "-h")...).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "\nflags:") {
 				out = nil
 			}
@@ -220,7 +220,7 @@ func TestMapIsTheTree(t *testing.T) {
 	for line := range strings.Lines(tree) {
 		names := strings.TrimLeft(line, " ")
 		depth := (len(line) - len(names)) / 2
-		for _, word := range strings.Fields(names) {
+		for word := range strings.FieldsSeq(names) {
 			if !strings.HasSuffix(word, "/") {
 				break
 			}

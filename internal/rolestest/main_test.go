@@ -34,9 +34,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func execute(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+func execute(t testing.TB, pool *pgxpool.Pool, sql string) {
 	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+	if _, err := pool.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }

@@ -63,7 +63,7 @@ func as(user string) func(*sarama.Config) {
 	}
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // running runs f until the test ends.
 func running(t *testing.T, f func(context.Context) error) {

@@ -32,7 +32,7 @@ var (
 // Grants returns the statements of docs/security.md by the purpose that they are for.
 func Grants(t testing.TB) map[string][]string {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
+	_, file, _, _ := runtime.Caller(0) //nolint:dogsled // its form
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "../../docs/security.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -40,10 +40,15 @@ type panel struct {
 	Title   string `json:"title"`
 	Type    string `json:"type"`
 	GridPos struct {
-		H, W, X, Y int
+		H int `json:"h"`
+		W int `json:"w"`
+		X int `json:"x"`
+		Y int `json:"y"`
 	} `json:"gridPos"`
 	FieldConfig struct {
-		Defaults struct{ Unit string } `json:"defaults"`
+		Defaults struct {
+			Unit string `json:"unit"`
+		} `json:"defaults"`
 	} `json:"fieldConfig"`
 	Targets []struct {
 		Expr   string `json:"expr"`
@@ -108,13 +113,13 @@ func (p *prometheus) ask(ctx context.Context, expr, legend string) (all []series
 	}
 	defer res.Body.Close()
 	var answer struct {
-		Error string
+		Error string `json:"error"`
 		Data  struct {
 			Result []struct {
-				Metric map[string]string
-				Values [][2]any
-			}
-		}
+				Metric map[string]string `json:"metric"`
+				Values [][2]any          `json:"values"`
+			} `json:"result"`
+		} `json:"data"`
 	}
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		return nil, err
