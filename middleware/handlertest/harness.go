@@ -82,7 +82,11 @@ func newService[Tx any](t testing.TB, h Harness[Tx], store dedupstore.Store[Tx])
 	topic.Handler = h.Handler(store)
 	topics := map[string]consumer.Topic{}
 	for _, msg := range h.Messages {
-		topics[msg.Topic] = topic
+		its := topic
+		if first := h.Messages[0].Topic; its.Consumer != "" && msg.Topic != first {
+			its.SameEventsAs = first // one handler and one name for all
+		}
+		topics[msg.Topic] = its
 	}
 	cfg := consumer.Config{Topics: topics}
 	return service{
