@@ -241,6 +241,7 @@ func TestAheadIsBounded(t *testing.T) {
 		eventually(t, "the log names the message", func() bool { return strings.Contains(lines.String(), "Limits.Ahead") })
 		healed.Store(true)
 		eventually(t, "all are handled", func() bool { return s.len() == 2000 })
+		eventually(t, "the partition is not paused", func() bool { return resumed.Load() == paused.Load() })
 		if err := m.stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -75,6 +75,9 @@ func (c *call[T]) spoil(yes bool) {
 
 // giveUp does so if what is wrong may be the session.
 func (c *call[T]) giveUp(err error) error {
+	if c.hanging {
+		return err // the goroutine that has the connection closes it
+	}
 	c.spoil(c.store.dialect.GiveUp(err))
 	c.spoiled = c.broken && c.store.dialect.OfTheSession(err)
 	return err
