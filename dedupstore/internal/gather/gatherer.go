@@ -206,14 +206,20 @@ func (g *Gatherer[Tx]) take() []*call[Tx] {
 	return p.members
 }
 
-// again puts calls back in front of the queue, in their order, each followed by its twins. Those that have left stay away.
+// again puts calls back in front of the queue, in their order, each followed by its twins. Those that have left stay away, and those
+// whose context has ended leave.
 func (g *Gatherer[Tx]) again(calls []*call[Tx]) {
 	var back []*call[Tx]
 	for _, c := range calls {
 		twins := c.twins
 		c.twins = nil
 		for _, c := range append([]*call[Tx]{c}, twins...) {
-			if c.state != ended {
+			switch {
+			case c.state == ended:
+			case c.ctx.Err() != nil: // its goroutine may wait for its answer alone, and its turn may never come
+				c.state = ended
+				c.answer(false, g.backend.Waiting(c.ctx))
+			default:
 				c.state = queued
 				back = append(back, c)
 			}

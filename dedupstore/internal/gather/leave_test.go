@@ -3,9 +3,12 @@ package gather
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/turn"
 )
 
 // A function that ignores the end of its context does not keep the others.
@@ -85,6 +88,47 @@ func TestLeaves(t *testing.T) {
 		synctest.Wait()
 		if m.records[key("leaves")] || !m.records[name(2)] || !results[2].ran {
 			t.Errorf("records %v", m.records)
+		}
+	})
+}
+
+// A call whose function has run, and whose context ends before its group fails, does not wait for a turn that never comes.
+func TestLeavesAfterItsFunction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t)
+		g := New(m, Config{Size: 100, Side: 1, Span: time.Hour})
+		var lane, other turn.Lane
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		var calls sync.WaitGroup
+		once := func(ctx context.Context, event string, fn func(*modelTx) error, want error) {
+			calls.Go(func() {
+				ran, err := g.Once(ctx, key(event), func(_ context.Context, tx *modelTx) error {
+					tx.write(key(event))
+					return fn(tx)
+				})
+				if ran != (want == nil) || !errors.Is(err, want) {
+					t.Errorf("%s: Once() = %v, %v", event, ran, err)
+				}
+			})
+			synctest.Wait() // they come in this order
+		}
+		succeeds := func(*modelTx) error { return nil }
+		once(t.Context(), "holds the transaction", func(*modelTx) error { <-release; return nil }, nil)
+		for _, event := range []string{"first of the lane", "second of the lane"} {
+			once(turn.With(ctx, lane.Join()), event, succeeds, context.Canceled)
+		}
+		once(turn.With(t.Context(), other.Join()), "fails", func(*modelTx) error {
+			cancel()
+			synctest.Wait()
+			return errFunction
+		}, errFunction)
+		close(release)
+		calls.Wait()
+		cancel()
+		if m.open != 0 {
+			t.Errorf("%d transactions are open", m.open)
 		}
 	})
 }
