@@ -14,7 +14,7 @@ func TestBlockedRowsAreCountedInTheLog(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			const rows = 10_000
+			const rows = 4_000
 			b := newBench(t, 1)
 			// 50 topics that there are not, one of them with most of the rows, all of different keys
 			b.exec(`insert into outbox_event (event_id, topic, partition_key) select n::text, 'missing-' || case when n <= 200 then n % 50 else 0 end, n::text::bytea

@@ -129,6 +129,8 @@ func (p *Postgres) recordError(ctx context.Context, key dedupstore.Key, err erro
 		return p.as(dedupstore.Unavailable, "no answer to the record within %v (LockTimeout and CommitTimeout): the server does not answer, or the table is locked, by a migration perhaps: try again later: %w", p.cfg.RecordTimeout(), err)
 	case code == "": // the driver complains, not the server
 		return p.as(dedupstore.Unavailable, "record the event: %w", err)
+	case code == codeIdleInTransaction: // between BEGIN and the record, or in the probe
+		return p.as(dedupstore.Unavailable, "record the event: this process stood still for longer than IdleTimeout (%v): %w", p.cfg.IdleTimeout, err)
 	case code == codeLockNotAvailable:
 		return p.as(dedupstore.Transient, "%w, or a lock of the table, for longer than LockTimeout (%v): try again later: %w", dedupstore.ErrLocked, p.cfg.LockTimeout, err)
 	case code == codeCheckViolation:

@@ -90,6 +90,7 @@ func TestRecordErrors(t *testing.T) {
 		"53300": dedupstore.Unavailable,
 		"58030": dedupstore.Unavailable,
 		"25006": dedupstore.Unavailable,
+		"25P03": dedupstore.Unavailable, // the process stood still in front of the record
 		"22021": dedupstore.Permanent,
 		"22P02": dedupstore.Permanent,
 		"26000": dedupstore.Misconfigured,
