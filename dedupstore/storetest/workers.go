@@ -12,11 +12,8 @@ import (
 )
 
 const (
-	workerCount = 16
-	workerKeys  = 16
-
-	// hasty is how many calls there are for one of the Hasty store, which costs a connection whenever its COMMIT is cut short.
-	hasty = 8
+	workerCount = 32
+	workerKeys  = 24
 )
 
 // workers has every worker bring every key to its end, in an order of its own, and with mishaps.
@@ -24,8 +21,10 @@ func (s *suite[Tx]) workers() {
 	seed := rand.Uint64()
 	s.t.Logf("seed %d", seed)
 	stores := []dedupstore.Store[Tx]{s.Store}
-	if s.Other != nil {
-		stores = append(stores, s.Other)
+	for _, other := range []dedupstore.Store[Tx]{s.Other, s.Hasty} {
+		if other != nil {
+			stores = append(stores, other)
+		}
 	}
 	var ran [workerKeys]atomic.Int64
 	for n := range uint64(workerCount) {
@@ -98,9 +97,6 @@ func (w *worker[Tx]) attempt(k dedupstore.Key, effect string) (ran bool, err err
 		}
 	}()
 	store := w.stores[w.rnd.IntN(len(w.stores))]
-	if w.Hasty != nil && w.rnd.IntN(hasty) == 0 {
-		store = w.Hasty
-	}
 	return store.Once(ctx, k, func(ctx context.Context, tx Tx) error {
 		if err := w.Write(ctx, tx, effect); err != nil {
 			return err
