@@ -65,14 +65,23 @@ func (r *running) member() error {
 	go m.readErrors()
 	defer m.leave(nil)
 	defer m.close()
-	returned := make(chan struct{})
-	defer context.AfterFunc(m.ctx, func() { m.cutIfStuck(returned) })()
-	defer close(returned)
+	returned, cut := make(chan struct{}), make(chan struct{})
+	unneeded := context.AfterFunc(m.ctx, func() {
+		defer close(cut)
+		m.cutIfStuck(returned)
+	})
+	defer func() {
+		close(returned)
+		if !unneeded() {
+			<-cut
+		}
+	}()
 	return m.sessions()
 }
 
 // cutIfStuck is the last resort when the membership ends: a request that a broker does not answer, a join that it parks, knows no
-// context. When the claims have had their time and sarama has not returned, the connections are cut.
+// context. When the claims have had their time and sarama has not returned, the connections are cut, and none is opened until it has:
+// sarama asks each broker several times, and each of them may be frozen.
 func (m *membership) cutIfStuck(returned <-chan struct{}) {
 	drained := time.Now().Add(m.cfg.DrainTimeout + cancelGrace)
 	for len(m.allClaims()) > 0 && time.Now().Before(drained) {
@@ -80,10 +89,13 @@ func (m *membership) cutIfStuck(returned <-chan struct{}) {
 			return
 		}
 	}
-	for !waitFor(returned, stopGrace) {
-		m.log.Warn("einmal: the brokers do not answer, connections are cut")
-		m.dialer.Cut()
+	if waitFor(returned, stopGrace) {
+		return
 	}
+	m.log.Warn("einmal: the brokers do not answer, connections are cut")
+	m.dialer.Halt()
+	defer m.dialer.Resume() // to leave the group
+	<-returned
 }
 
 const cutPoll = 20 * time.Millisecond

@@ -161,16 +161,20 @@ func TestCoordinatorIsNotWaitedForAtTheEnd(t *testing.T) {
 // Run returns in time whatever the brokers do not answer.
 func TestShutdownIsBounded(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(b *serverstest.Broker, v *valve){
-		"brokers gone":   func(_ *serverstest.Broker, v *valve) { v.set(true, false) },
-		"brokers frozen": func(_ *serverstest.Broker, v *valve) { v.set(false, true) },
-		"parked join": func(b *serverstest.Broker, _ *valve) {
+	for name, fault := range map[string]struct {
+		do   func(b *serverstest.Broker, v *valve)
+		held int // partitions, when Run is to return
+	}{
+		"brokers gone":                 {func(_ *serverstest.Broker, v *valve) { v.set(true, false) }, 2},
+		"brokers frozen":               {func(_ *serverstest.Broker, v *valve) { v.set(false, true) }, 2},
+		"brokers frozen, session over": {func(_ *serverstest.Broker, v *valve) { v.set(false, true) }, 0}, // it asks one after the other for the topics
+		"parked join": {func(b *serverstest.Broker, _ *valve) {
 			b.Fake.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
 				b.Fake.KeepControl()
 				return nil, nil, true //nolint:nilnil // kfake: never answered
 			})
 			b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Err: kerr.RebalanceInProgress, Count: 1})
-		},
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,8 +194,8 @@ func TestShutdownIsBounded(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- c.Run(ctx) }()
 			soon(t, "it runs", func() bool { return len(c.Status().Partitions) == 2 })
-			fault(b, &v)
-			soon(t, "it notices", func() bool { return name != "parked join" || len(c.Status().Partitions) == 0 })
+			fault.do(b, &v)
+			soon(t, "it notices", func() bool { return len(c.Status().Partitions) <= fault.held })
 			began := time.Now()
 			cancel()
 			if err := received(t, done); err != nil {

@@ -22,6 +22,7 @@ type Dialer struct {
 	mu    sync.Mutex
 	conns map[*trackedConn]struct{}
 	avoid map[string]struct{} // addresses to which no connection is opened for now
+	halt  bool                // no connection is opened until Resume
 	shut  bool                // no connection is opened any more
 }
 
@@ -42,6 +43,9 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	if d.avoids(address) {
 		return nil, fmt.Errorf("%s is passed over until it answers: %w", address, errNoGreeting)
 	}
+	if d.closed() {
+		return nil, net.ErrClosed
+	}
 	conn, err := d.inner.Dial(network, address)
 	if err != nil {
 		return nil, err
@@ -49,7 +53,7 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	t := &trackedConn{Conn: conn, dialer: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shut {
+	if d.halt || d.shut {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
@@ -78,6 +82,13 @@ func (d *Dialer) avoids(address string) bool {
 	return avoid
 }
 
+// closed reports whether Halt or End were called.
+func (d *Dialer) closed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.halt || d.shut
+}
+
 // Open reports whether there is an open connection.
 func (d *Dialer) Open() bool {
 	d.mu.Lock()
@@ -93,6 +104,21 @@ func (d *Dialer) Cut() {
 	for _, c := range conns {
 		_ = c.Close() // the request that waits for it gets the error
 	}
+}
+
+// Halt closes all connections and opens none until Resume: what asks one frozen broker after the other is over at once.
+func (d *Dialer) Halt() {
+	d.mu.Lock()
+	d.halt = true
+	d.mu.Unlock()
+	d.Cut()
+}
+
+// Resume ends Halt.
+func (d *Dialer) Resume() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.halt = false
 }
 
 // End closes all connections and opens no more.
