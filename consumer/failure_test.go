@@ -236,3 +236,52 @@ func TestAgeSurvivesRestarts(t *testing.T) {
 		}
 	})
 }
+
+// In a group that rebalances again and again a message that fails for ever gets old, and its attempts add up, so that it can be told of
+// and given up.
+func TestAgeSurvivesRebalances(t *testing.T) {
+	t.Parallel()
+	const rebalances = 5
+	b, topic, group := backlog(t, 1, 5)
+	var attempts seen
+	cfg := ordered(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
+		if msg.Offset != 2 {
+			return nil
+		}
+		_ = attempts.Handle(ctx, msg)
+		return consumer.RetryAfter(20*time.Millisecond, errHandler)
+	}), consumer.Unordered, 4)
+	cfg.Sarama = short
+	m := start(t, cfg)
+	failing := func() (p consumer.PartitionStatus, ok bool) {
+		if all := m.Status().Partitions; len(all) == 1 {
+			p = all[0]
+		}
+		return p, p.Failing != nil && p.OldestAttempts > 0
+	}
+	eventually(t, "it fails", func() bool { _, ok := failing(); return ok })
+	first, _ := failing()
+	for range rebalances {
+		before, n := m.Status().Totals.Rebalances, attempts.len()
+		rebalance(b, group)
+		eventually(t, "the group has rebalanced, and it fails again", func() bool {
+			p, ok := failing()
+			return ok && m.Status().Totals.Rebalances > before && attempts.len() > n && p.OldestAttempts > n
+		})
+	}
+	last, _ := failing()
+	if last.OldestSince.UnixMilli() != first.OldestSince.UnixMilli() || last.Failing.Since.UnixMilli() != first.Failing.Since.UnixMilli() {
+		t.Errorf("open since %v, failing since %v; was %v, %v", last.OldestSince, last.Failing.Since, first.OldestSince, first.Failing.Since)
+	}
+	if last.Assigned.Equal(first.Assigned) {
+		t.Error("the partition was not assigned anew: nothing is shown")
+	}
+	before := 0
+	for _, msg := range attempts.all() {
+		if msg.Attempt != before+1 {
+			t.Errorf("attempt %d follows %d", msg.Attempt, before)
+		}
+		before = msg.Attempt
+	}
+	must(t, m.stop())
+}

@@ -143,9 +143,12 @@ func TestIDsMustBeKnown(t *testing.T) {
 	if err := s.learnIDs(claims); err != nil || s.recreated[there] || s.recreated[gone] {
 		t.Errorf("%v, created again: %v", err, s.recreated)
 	}
-	s.ids[gone] = TopicID{1}
+	s.ids[gone], s.partitions[there], s.partitions[gone] = TopicID{1}, 9, 9
 	if err := s.learnIDs(claims); err != nil || s.recreated[there] || !s.recreated[gone] {
 		t.Errorf("%v, created again: %v", err, s.recreated)
+	}
+	if s.partitions[there] != 9 || s.partitions[gone] != 0 { // it may have fewer now
+		t.Errorf("partitions %v", s.partitions)
 	}
 }
 

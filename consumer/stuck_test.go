@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
+
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
@@ -98,6 +100,29 @@ func TestStuckHandlerLeavesTheGroup(t *testing.T) {
 			t.Errorf("committed %v, want 4", c)
 		}
 	})
+}
+
+// A static member, which stays in the group when it stops, leaves it too where its handlers are stuck: nobody else would get its partitions
+// before the session time-out.
+func TestStuckStaticMemberLeavesTheGroup(t *testing.T) {
+	t.Parallel()
+	b, topic, group := backlog(t, 1, 3)
+	h := newBlocking(false)
+	cfg := config(b, group, topic, h)
+	cfg.DrainTimeout, cfg.InstanceID = 100*time.Millisecond, "this"
+	cfg.Sarama = func(c *sarama.Config) {
+		short(c)
+		c.Consumer.Group.Session.Timeout = 5 * time.Minute
+	}
+	cfg.Topics[topic] = consumer.Topic{Handler: h, ProcessingLimit: 100 * time.Millisecond, OnStuck: consumer.LeaveGroup}
+	start(t, cfg)
+	<-h.started
+	var s seen
+	other := config(b, group, topic, &s)
+	other.Sarama = cfg.Sarama
+	start(t, other)
+	eventually(t, "the other member takes over", func() bool { return s.len() == 3 })
+	close(h.release)
 }
 
 // Ready follows the life of a Consumer, and a stall.

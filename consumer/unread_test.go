@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -71,6 +72,26 @@ func TestTopicUnknownForAMoment(t *testing.T) {
 			must(t, m.stop())
 		})
 	}
+}
+
+// A Consumer whose only topic is deleted goes on, out of the group, and consumes it when it is there again.
+func TestWithoutAnyTopic(t *testing.T) {
+	t.Parallel()
+	b, topic, group := backlog(t, 1, 3)
+	var s seen
+	cfg := config(b, group, topic, &s)
+	cfg.Sarama = quick
+	m := start(t, cfg)
+	eventually(t, "all are handled", func() bool { return s.len() == 3 })
+	admin(t, b, func(a sarama.ClusterAdmin) error { return a.DeleteTopic(topic) })
+	eventually(t, "it says that it has no topic", func() bool {
+		why := m.Status().NotReady
+		return m.Status().Phase == consumer.Left && strings.Contains(why, topic) && strings.Contains(why, "no broker knows it")
+	})
+	eventually(t, "the topic is there again", func() bool { return create(t, b, topic, 1) == nil })
+	eventually(t, "it takes records", func() bool { return tryProduce(b, records(topic, 1, 2)) == nil })
+	eventually(t, "they are handled", func() bool { return s.len() >= 5 && m.Ready() })
+	must(t, m.stop())
 }
 
 // At the start an unknown topic is not believed at once either: a new one is not known everywhere yet.

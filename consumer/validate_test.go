@@ -103,6 +103,10 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 		{"bytes", func(c *consumer.Config) { c.Limits.Bytes = -4 }, "Config.Limits.Bytes", []string{"-4", "positive"}},
 		{"ahead", func(c *consumer.Config) { c.Limits.Ahead = -5 }, "Config.Limits.Ahead", []string{"-5", "positive"}},
 
+		{"rebalance above", func(c *consumer.Config) { c.Rebalance = 3 }, "Config.Rebalance", []string{"is 3", "Eager, ToCooperative or Cooperative"}},
+		{"rebalance below", func(c *consumer.Config) { c.Rebalance = -1 }, "Config.Rebalance", []string{"is -1", "Eager, ToCooperative or Cooperative"}},
+		{"a dynamic member that leaves", func(c *consumer.Config) { c.LeaveOnStop = true }, "Config.LeaveOnStop", []string{"Config.InstanceID is not", "remove it"}},
+
 		{"no topics", func(c *consumer.Config) { c.Topics = nil }, "Config.Topics", []string{"is empty", "at least one topic"}},
 		{"empty topics", func(c *consumer.Config) { c.Topics = map[string]consumer.Topic{} }, "Config.Topics", []string{"is empty"}},
 		{"topic without name", func(c *consumer.Config) { c.Topics = map[string]consumer.Topic{"": {Handler: nop}} }, `Config.Topics[""]`, []string{"name is empty", "give the topic's name"}},
@@ -111,6 +115,7 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 		{"nil pointer", withTopic(consumer.Topic{Handler: (*linked)(nil)}), orders, []string{"Handler is a nil *consumer_test.linked", "set Topic.Handler"}},
 		{"middleware returns a nil pointer", withTopic(consumer.Topic{Handler: nop, Middleware: []consumer.Middleware{returnsNilPointer}}), orders, []string{"middleware 0", "returned a nil Handler"}},
 		{"JSON(nil)", withTopic(consumer.Topic{Handler: consumer.JSON[int](nil)}), orders, []string{"Handler is missing", "set Topic.Handler"}},
+		{"consumer", withTopic(consumer.Topic{Handler: nop, Consumer: strings.Repeat("x", 513)}), orders, []string{"513 bytes", "at most 512"}},
 		{"OnFailure above", withTopic(consumer.Topic{Handler: nop, OnFailure: 2}), orders, []string{"OnFailure is 2", "KeepTrying or Stop"}},
 		{"OnFailure below", withTopic(consumer.Topic{Handler: nop, OnFailure: -1}), orders, []string{"OnFailure is -1", "KeepTrying or Stop"}},
 		{"Order above", withTopic(consumer.Topic{Handler: nop, Order: 3}), orders, []string{"Order is 3", "PartitionOrder, KeyOrder or Unordered"}},
@@ -157,10 +162,13 @@ func TestNewNamesFieldAndRemedy(t *testing.T) {
 func TestNewAcceptsWhatIsRight(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*consumer.Config){
-		"least":     func(*consumer.Config) {},
-		"IPv6":      withBrokers("[::1]:9092", "kafka-1.example.com:65535", "127.0.0.1:1"),
-		"time-outs": func(c *consumer.Config) { c.DrainTimeout, c.StartTimeout = time.Hour, 1 },
-		"no limit":  withTopic(consumer.Topic{Handler: nop, ProcessingLimit: -1, Workers: 1000, Order: consumer.Unordered, OnStuck: consumer.LeaveGroup}),
+		"least":           func(*consumer.Config) {},
+		"IPv6":            withBrokers("[::1]:9092", "kafka-1.example.com:65535", "127.0.0.1:1"),
+		"a static member": func(c *consumer.Config) { c.LeaveOnStop, c.InstanceID = true, "this" },
+		"cooperative":     func(c *consumer.Config) { c.Rebalance = consumer.Cooperative },
+		"time-outs":       func(c *consumer.Config) { c.DrainTimeout, c.StartTimeout = time.Hour, 1 },
+		"longest name":    withTopic(consumer.Topic{Handler: nop, Consumer: strings.Repeat("x", 512)}),
+		"no limit":        withTopic(consumer.Topic{Handler: nop, ProcessingLimit: -1, Workers: 1000, Order: consumer.Unordered, OnStuck: consumer.LeaveGroup}),
 		"limits": func(c *consumer.Config) {
 			c.Limits = consumer.Limits{PartitionMessages: 1, PartitionBytes: 1, Messages: 1, Bytes: 1, Ahead: 1}
 		},

@@ -47,6 +47,7 @@ func TestRetryTopicsEntries(t *testing.T) {
 	given := consumer.Topic{
 		Consumer: "billing", Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil }), Middleware: mws,
 		Order: consumer.KeyOrder, Workers: 7, ProcessingLimit: time.Minute, OnFailure: consumer.Stop, OnStuck: consumer.LeaveGroup,
+		Start: consumer.FromNewest(), OutOfRange: consumer.Fail,
 	}
 	f := open(t)
 	topics := forward.RetryTopics(pgxstore.New(f.pool, nil), pgxoutbox.NewWriter(nil), "orders", given, nil)
@@ -57,7 +58,10 @@ func TestRetryTopicsEntries(t *testing.T) {
 	for name, got := range topics {
 		want := given
 		if name != "orders" {
-			want.Order = consumer.Unordered
+			want.Order, want.Start, want.OutOfRange = consumer.Unordered, consumer.Start{}, consumer.ToOldest
+		}
+		if got.Start != want.Start || got.OutOfRange != want.OutOfRange {
+			t.Errorf("%s begins at %+v, or %v", name, got.Start, got.OutOfRange)
 		}
 		if got.Consumer != want.Consumer || got.Order != want.Order || got.Workers != 7 || got.OnFailure != consumer.Stop || got.OnStuck != consumer.LeaveGroup || got.ProcessingLimit != time.Minute {
 			t.Errorf("%s: %+v", name, got)
@@ -71,6 +75,13 @@ func TestRetryTopicsEntries(t *testing.T) {
 	}
 	if len(mws) != 1 || len(given.Middleware) != 1 {
 		t.Error("the caller's list was changed")
+	}
+	copied := given
+	copied.SameEventsAs = "orders.old"
+	for name, got := range forward.RetryTopics(pgxstore.New(f.pool, nil), pgxoutbox.NewWriter(nil), "orders", copied, nil) {
+		if got.SameEventsAs != "orders.old" {
+			t.Errorf("%s of a copy has the same events as %q", name, got.SameEventsAs)
+		}
 	}
 	cfg := consumer.Config{Brokers: []string{"b:1"}, Group: "g", Topics: topics}
 	c, err := consumer.New(cfg)
@@ -99,6 +110,9 @@ func TestRetryTopicsInvalid(t *testing.T) {
 		"has no middleware.Retry":      forward.RetryTopics(s, e, "orders", retryless, nil),
 		"DeadLetter stands inside":     forward.RetryTopics(s, e, "orders", inside, nil),
 		"less than a millisecond":      forward.RetryTopics(s, e, "orders", valid, delays(time.Second, -1)),
+		"the delay 999.999µs is less":  forward.RetryTopics(s, e, "orders", valid, delays(time.Millisecond-1)),
+		"the delay 0s is less":         forward.RetryTopics(s, e, "orders", valid, delays(0)),
+		`two topics have the name "p"`: forward.RetryTopics(s, e, "p", valid, &forward.RetryTopicsConfig{Delays: []time.Duration{time.Second}, Name: func(string, time.Duration) string { return "p" }}),
 		"stands twice":                 forward.RetryTopics(s, e, "orders", valid, delays(time.Second, time.Second)),
 		"is not the name of a topic":   forward.RetryTopics(s, e, strings.Repeat("x", 245), valid, nil),
 		`two topics have the name "o"`: forward.RetryTopics(s, e, "o", valid, &forward.RetryTopicsConfig{Name: func(string, time.Duration) string { return "o" }}),

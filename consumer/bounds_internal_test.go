@@ -1,0 +1,560 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/einmal-go/einmal/internal/servers/serverstest"
+)
+
+var errTried = errors.New("tried")
+
+// The error of a partition's fetches is of the last 30 s, since the first of a row; what is fetched ends it.
+func TestErrorsOfFetchesArePresent(t *testing.T) {
+	t.Parallel()
+	cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error { return nil })
+	age := func(d time.Duration) {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		cl.fetchErrAt, cl.unread = cl.fetchErrAt.Add(-d), cl.unread.Add(-d)
+	}
+	cl.cannotRead(errTried)
+	first := cl.status()
+	if first.FetchError != errTried || time.Since(first.Unread) > time.Minute { //nolint:errorlint // this very error
+		t.Fatalf("%+v", first)
+	}
+	age(fetchErrFresh - time.Second)
+	cl.cannotRead(errTried)
+	if p := cl.status(); !p.Unread.Equal(first.Unread.Add(time.Second - fetchErrFresh)) {
+		t.Errorf("unread since %v, want the first of the row", p.Unread)
+	}
+	age(fetchErrFresh + time.Second)
+	if p := cl.status(); p.FetchError != nil || !p.Unread.IsZero() {
+		t.Errorf("an error of long ago: %+v", p)
+	}
+	cl.cannotRead(errTried)
+	if p := cl.status(); time.Since(p.Unread) > fetchErrFresh {
+		t.Errorf("a new row is unread since %v", p.Unread)
+	}
+	feed(cl, 0)
+	if p := cl.status(); p.FetchError != nil || !p.Unread.IsZero() {
+		t.Errorf("something was fetched: %+v", p)
+	}
+}
+
+// What finishes behind a steady flow is marked while that goes on.
+func TestSteadyFlowIsMarked(t *testing.T) {
+	t.Parallel()
+	last, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	cl, m := testClaim(PartitionOrder, func(_ context.Context, msg *Message) error {
+		if msg.Offset == 2 {
+			close(last)
+			<-release
+		}
+		time.Sleep(2 * settleEvery)
+		return nil
+	})
+	cl.settled = time.Now()
+	feed(cl, 0, 1, 2)
+	<-last
+	if got := m.all(); len(got) == 0 || got[len(got)-1] != 2 {
+		t.Errorf("marks %v, want up to 2", got)
+	}
+}
+
+// When all has finished nothing is held.
+func TestNothingIsHeldInTheEnd(t *testing.T) {
+	t.Parallel()
+	cl, _ := testClaim(Unordered, func(context.Context, *Message) error { return nil })
+	feed(cl, 0, 1, 2, 5)
+	soon(t, "all finish", func() bool { return cl.status().Held == 0 })
+	if p := cl.status(); p.Bytes != 0 || p.Running != 0 || p.Parked != 0 || p.Ahead != 0 || p.Next != 6 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// An attempt that fails while its claim drains is one of those that the next owner knows of.
+func TestFailureInADrainCounts(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	cl, m := testClaim(PartitionOrder, func(context.Context, *Message) error {
+		close(started)
+		<-release
+		return RetryAfter(time.Hour, errTried)
+	})
+	feed(cl, 3)
+	<-started
+	cl.stop()
+	close(release)
+	cl.end(time.Minute)
+	if n := len(cl.parked); n != 0 {
+		t.Errorf("%d are parked in a claim that has ended", n)
+	}
+	next := heir(cl, m, func(context.Context, *Message) error { return nil })
+	if c := next.carrying.came[3]; c.attempts != 1 {
+		t.Errorf("%+v is carried", c)
+	}
+}
+
+// A drain that is cut is counted, and one that is not is not.
+func TestCutDrainsAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int64{"returns": 0, "hangs": 1} {
+		started := make(chan struct{})
+		cl, _ := testClaim(PartitionOrder, func(ctx context.Context, _ *Message) error {
+			close(started)
+			if name == "hangs" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		feed(cl, 0)
+		<-started
+		cl.end(map[string]time.Duration{"returns": time.Minute, "hangs": 0}[name])
+		cl.topic.totals.count(func(now *TopicTotals) {
+			if now.DrainsCut != want {
+				t.Errorf("a handler that %s: %d drains were cut", name, now.DrainsCut)
+			}
+		})
+	}
+}
+
+// RetryAfter is no failure: OnFailure Stop does not see it.
+func TestRetryAfterDoesNotStop(t *testing.T) {
+	t.Parallel()
+	f := (&topic{onFailure: Stop}).judge(t.Context(), 0, history{}, RetryAfter(time.Minute, errTried))
+	if f == nil || f.RetryAt.IsZero() || f.delay != time.Minute {
+		t.Errorf("%+v, want another attempt in a minute", f)
+	}
+}
+
+// claimed is a session that has claims, and is over.
+type claimed struct {
+	marks
+	ctx    context.Context
+	claims map[string][]int32
+}
+
+func (c *claimed) Context() context.Context   { return c.ctx }
+func (c *claimed) Claims() map[string][]int32 { return c.claims }
+func (c *claimed) GenerationID() int32        { return 1 }
+func (c *claimed) Commit()                    {}
+
+// A session does not begin before the ids of its topics are known, nor where a start needs a committed offset that nobody tells.
+func TestSessionThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		start Start
+		fault kfake.Fault
+		want  error
+	}{
+		"no ids":     {Start{}, kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.TopicAuthorizationFailed, Count: -1}, sarama.ErrTopicAuthorizationFailed},
+		"no offsets": {FromNewest(), kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1}, nil},
+		"all known":  {Start{}, kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := serverstest.InProcess(t)
+			topic, group := b.Topic(t, 1), serverstest.Group(t)
+			s := testSession(t, b, group, topic)
+			s.topics[topic].start, s.sarama, s.end = test.start, newSaramaConfig(group, &strategy{}), func() {}
+			test.fault.Group = map[bool]string{true: group}[test.fault.Keys[0] == kmsg.OffsetFetch]
+			b.Fake.Fault(test.fault)
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			err := s.Setup(&claimed{ctx: over, claims: map[string][]int32{topic: {0}}})
+			s.watching.Wait()
+			if (err == nil) != (name == "all known") || test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// The metadata that other programs have committed are not kept.
+func TestMetadataOfOthers(t *testing.T) {
+	t.Parallel()
+	for metadata, want := range map[string]committed{
+		"":                            {offset: 7},
+		"consumer-1, by hand":         {offset: 7},
+		"partitions=3":                {offset: 7, note: "partitions=3"},
+		"by hand open=1;2":            {offset: 7, carried: " open=1;2"},
+		"partitions=3 open=1;2;3,4,5": {offset: 7, note: "partitions=3", carried: " open=1;2;3,4,5"},
+	} {
+		if got := readCommitted(&sarama.OffsetFetchResponseBlock{Offset: 7, Metadata: metadata}); got != want {
+			t.Errorf("%q: %+v, want %+v", metadata, got, want)
+		}
+	}
+}
+
+// A message that was first attempted in the future, by the clock of another process, is taken for one that was not attempted.
+func TestCarriedFromTheFuture(t *testing.T) {
+	t.Parallel()
+	hour := time.Now().Add(time.Hour)
+	cl, _ := testClaim(Unordered, func(context.Context, *Message) error { return RetryAfter(time.Hour, errTried) })
+	past := carriedItem{offset: 1, fetched: time.UnixMilli(1000), first: time.UnixMilli(2000), attempts: 3}
+	cl.inherit((&carried{progress: hour, open: []carriedItem{{offset: 0, fetched: hour, first: hour, attempts: 3}, past}}).text(TopicID{}))
+	feed(cl, 0, 1)
+	soon(t, "both fail", func() bool { return cl.status().Parked == 2 })
+	p := cl.status()
+	if p.OldestSince.After(time.Now()) || p.OldestAttempts != 1 || p.Failing.Since.After(time.Now()) || p.Progress.After(time.Now()) {
+		t.Errorf("%+v", p)
+	}
+	if it := cl.open.newest; it.attempts() != 4 || !it.first.Equal(past.first) || !it.fetched.Equal(past.fetched) {
+		t.Errorf("of the past: %d attempts since %v, fetched at %v", it.attempts(), it.first, it.fetched)
+	}
+}
+
+// A coordinator that is at hand gives the patience anew. One that answers that it is the coordinator is kept.
+func TestCoordinatorAtHand(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	group := serverstest.Group(t)
+	g := testGroupClient(t, group, b, nil)
+	own, _ := coordinators(t, g, group)
+	g.mu.Lock()
+	g.deadline = time.Now().Add(-time.Hour)
+	g.mu.Unlock()
+	if g.lost() {
+		t.Error("it is at hand, and lost")
+	}
+	if again, err := g.Coordinator(group); again != own || err != nil {
+		t.Errorf("%v", err)
+	}
+	if g.mu.Lock(); time.Until(g.deadline) < patience/2 {
+		t.Errorf("it is waited for until %v", g.deadline)
+	}
+	g.mu.Unlock()
+	if err := g.RefreshCoordinator(group); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := g.Coordinator(group); again != own || !connected(own) || err != nil {
+		t.Errorf("it was not kept: %v", err)
+	}
+}
+
+// grouping is a link that makes groups of so many messages.
+type grouping struct {
+	Handler
+	group int
+}
+
+func (g *grouping) Group() int { return g.group }
+
+// crashes is a CrashLoop.
+type crashes struct{ Handler }
+
+func (c *crashes) Link() Link { return LinkCrashLoop }
+
+// How many messages are in work and held follows the order and what the links make of many.
+func TestSizesOfATopic(t *testing.T) {
+	t.Parallel()
+	h := HandlerFunc(func(context.Context, *Message) error { return nil })
+	groups := func(n int) Middleware {
+		return func(next Handler) Handler { return &grouping{next, n} }
+	}
+	loop := func(next Handler) Handler { return &crashes{next} }
+	for name, test := range map[string]struct {
+		topic                 Topic
+		workers, train, holds int
+	}{
+		"PartitionOrder":              {Topic{}, math.MaxInt, 1, 5000},
+		"PartitionOrder, 3 workers":   {Topic{Workers: 3}, 3, 1, 5000},
+		"KeyOrder":                    {Topic{Order: KeyOrder}, 16, 1, 5000},
+		"Unordered":                   {Topic{Order: Unordered}, 16, 1, 5000},
+		"Unordered, 2,000 workers":    {Topic{Order: Unordered, Workers: 2000}, 2000, 1, 8000},
+		"small groups":                {Topic{Order: Unordered, Middleware: []Middleware{groups(7)}}, 16, 1, 5000},
+		"groups":                      {Topic{Order: KeyOrder, Middleware: []Middleware{groups(200)}}, 400, 1, 5000},
+		"large groups":                {Topic{Order: Unordered, Middleware: []Middleware{groups(1000)}}, 2000, 1, 8000},
+		"a train":                     {Topic{Middleware: []Middleware{groups(200)}}, math.MaxInt, 200, 5000},
+		"a long train":                {Topic{Middleware: []Middleware{groups(2000)}}, math.MaxInt, 2000, 8000},
+		"groups of one":               {Topic{Middleware: []Middleware{groups(1)}}, math.MaxInt, 1, 5000},
+		"two that make groups":        {Topic{Middleware: []Middleware{groups(200), groups(100)}}, math.MaxInt, 1, 5000},
+		"a train behind a CrashLoop":  {Topic{Middleware: []Middleware{loop, groups(200)}}, math.MaxInt, 1, 5000},
+		"a train in front of another": {Topic{Middleware: []Middleware{groups(200), groups(0)}}, math.MaxInt, 200, 5000},
+	} {
+		test.topic.Handler = h
+		tp, err := newTopic(Config{Group: "g", Topics: map[string]Topic{"t": test.topic}}.withDefaults(), "t")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if tp.workers.total != test.workers || tp.train != test.train || tp.partitionMessages != test.holds {
+			t.Errorf("%s: %d workers, trains of %d, holds %d; want %d, %d, %d", name, tp.workers.total, tp.train, tp.partitionMessages, test.workers, test.train, test.holds)
+		}
+	}
+}
+
+// A handler is cancelled at the processing limit, and given up after as long again, half a minute at most; each once.
+func TestGraceOfStuckHandlers(t *testing.T) {
+	t.Parallel()
+	for limit, grace := range map[time.Duration]time.Duration{time.Second: time.Second, 5 * time.Minute: 30 * time.Second} {
+		started, release := make(chan struct{}), make(chan struct{})
+		cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error {
+			close(started)
+			<-release
+			return nil
+		})
+		cl.topic.limit = limit
+		feed(cl, 0)
+		<-started
+		began := cl.running[0].started
+		for _, step := range []struct {
+			at          time.Duration
+			late, stuck bool
+		}{
+			{limit - time.Millisecond, false, false},
+			{limit + time.Millisecond, true, false},
+			{limit + 2*time.Millisecond, false, false},
+			{limit + grace - time.Millisecond, false, false},
+			{limit + grace + time.Millisecond, false, true},
+			{limit + 2*grace, false, false},
+		} {
+			late, stuck := cl.late(began.Add(step.at))
+			if len(late) > 0 != step.late || stuck != step.stuck {
+				t.Errorf("limit %v, after %v: late %v, stuck %v", limit, step.at, late, stuck)
+			}
+		}
+		close(release)
+	}
+}
+
+// A transaction that holds a partition back is told of once, after a minute. One that begins elsewhere is another one.
+func TestOpenTransactionIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	cl, _ := testClaim(PartitionOrder, nil)
+	cl.run.log = slog.New(slog.NewTextHandler(&log, nil))
+	told := func() int {
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		return strings.Count(log.text.String(), "stays open")
+	}
+	age := func(d time.Duration) { cl.transaction.since = cl.transaction.since.Add(-d) }
+	cl.heldBack(0, 0)
+	if !cl.status().OpenTransaction.IsZero() {
+		t.Fatal("nothing waits")
+	}
+	cl.heldBack(0, 5)
+	age(transactionTold - time.Second)
+	since := cl.status().OpenTransaction
+	if cl.heldBack(0, 6); !cl.status().OpenTransaction.Equal(since) || told() != 0 {
+		t.Errorf("since %v, was %v, told %d times", cl.status().OpenTransaction, since, told())
+	}
+	age(2 * time.Second)
+	cl.heldBack(0, 6)
+	if cl.heldBack(0, 7); told() != 1 {
+		t.Errorf("told %d times", told())
+	}
+	cl.first = 3
+	if cl.heldBack(3, 7); time.Since(cl.status().OpenTransaction) > transactionTold {
+		t.Errorf("another transaction is open since %v", cl.status().OpenTransaction)
+	}
+	cl.mu.Lock()
+	cl.held = 1
+	cl.mu.Unlock()
+	if cl.heldBack(3, 7); !cl.status().OpenTransaction.IsZero() {
+		t.Error("there is something to do, and it is the transaction that is waited for")
+	}
+}
+
+// What cannot be read is news when it begins and when it ends. Partitions that are not held any more are forgotten, topics are not.
+func TestUnreads(t *testing.T) {
+	t.Parallel()
+	var u unreads
+	for i, step := range []struct {
+		partition int32
+		unread    bool
+		news      bool
+	}{{0, false, false}, {0, true, true}, {0, true, false}, {1, true, true}, {-1, true, true}, {-1, true, false}, {1, false, true}, {1, false, false}, {1, true, true}} {
+		if news := u.note("t", step.partition, step.unread, fmt.Sprint(i)); news != step.news {
+			t.Errorf("step %d: news %v", i, news)
+		}
+	}
+	u.keep(map[string][]int32{"t": {1}})
+	if all := u.list(); len(all) != 2 || all[0].Partition != -1 || all[1].Partition != 1 || !u.topics() {
+		t.Errorf("%+v", all)
+	}
+	if since := u.list()[0].Since; u.note("t", -1, true, "still") || !u.list()[0].Since.Equal(since) || u.list()[0].Reason != "still" {
+		t.Errorf("%+v, since %v", u.list(), since)
+	}
+}
+
+// An outage is told of when it begins, once a minute, and when it is over: when its need is met, and nothing has failed for a while.
+func TestOutagesByTheClock(t *testing.T) {
+	t.Parallel()
+	still := func(string) bool { return true }
+	for need, meet := range map[Need]func(o *outages){
+		NeedDatabase:    func(o *outages) { o.tookEffect("t") },
+		NeedTables:      func(o *outages) { o.tookEffect("t") },
+		NeedCoordinator: func(o *outages) { o.met(NeedCoordinator) },
+	} {
+		var o outages
+		var text bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		says := func(step string, want string) {
+			t.Helper()
+			if got := text.String(); (want == "") != (got == "") || !strings.Contains(got, want) {
+				t.Errorf("%s, %s: %q, want %q", need, step, got, want)
+			}
+			text.Reset()
+		}
+		o.failed(log, need, "t", errTried)
+		says("begins", needTexts[need].begins)
+		o.failed(log, need, "t", errTried)
+		says("goes on", "")
+		began := time.Now()
+		o.tick(log, began.Add(50*time.Second), still)
+		says("after 50 s", "")
+		o.tick(log, began.Add(61*time.Second), still)
+		says("after a minute", needTexts[need].lasts)
+		o.tick(log, began.Add(62*time.Second), still)
+		says("after 62 s", "")
+		o.tookEffect("another")
+		o.tick(log, began.Add(63*time.Second), still)
+		says("another topic goes on", "")
+		meet(&o)
+		o.tick(log, began.Add(time.Second), still)
+		says("a second after the last failure", "")
+		if all := o.list(); len(all) != 1 || all[0].Need != need || all[0].Failures != 2 {
+			t.Errorf("%s: %+v", need, all)
+		}
+		o.tick(log, began.Add(64*time.Second), still)
+		says("is over", needTexts[need].ends)
+		if len(o.list()) != 0 {
+			t.Errorf("%s: it is over, and %+v", need, o.list())
+		}
+	}
+	var o outages
+	log := slog.New(slog.DiscardHandler)
+	o.failed(log, NeedBrokers, "", errTried)
+	o.tick(log, time.Now().Add(fetchErrFresh-time.Second), still)
+	if len(o.list()) != 1 {
+		t.Error("the brokers are back without a sign of it")
+	}
+	o.tick(log, time.Now().Add(fetchErrFresh+time.Second), still)
+	if len(o.list()) != 0 {
+		t.Error("no error for long, and the brokers are away")
+	}
+	o.failed(log, NeedDatabase, "t", errTried)
+	o.tick(log, time.Now().Add(time.Hour), func(string) bool { return false })
+	if len(o.list()) != 0 {
+		t.Error("no message of this process waits, and its database is away")
+	}
+}
+
+// Ten lines of one text are written in a second; what is left out is told.
+func TestLinesAreBounded(t *testing.T) {
+	t.Parallel()
+	var l lineLimit
+	var text bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	for range 25 {
+		l.write(log, slog.LevelWarn, "one", nil)
+	}
+	l.write(log, slog.LevelWarn, "other", nil)
+	if got := text.String(); strings.Count(got, "msg=one") > 20 || strings.Count(got, "msg=one") < 10 || strings.Count(got, "msg=other") != 1 {
+		t.Errorf("%s", got)
+	}
+	left := 25 - strings.Count(text.String(), "msg=one")
+	text.Reset()
+	l.tick(log, time.Now().Add(2*time.Second))
+	l.tick(log, time.Now().Add(3*time.Second))
+	if got := text.String(); left == 15 && strings.Count(got, fmt.Sprintf("%s=%d", attrSuppressed, left)) != 1 {
+		t.Errorf("%d were left out: %s", left, got)
+	}
+}
+
+// A quarantine pauses its partition whatever else resumes it, and its end does not resume one that a limit pauses.
+func TestQuarantineAndLimits(t *testing.T) {
+	t.Parallel()
+	cl, g, _ := limited(t, LimitAhead)
+	cl.quarantine.paused = true
+	if cl.examine(errTried); !g.is(0) {
+		t.Error("it was resumed by something else, and stays so")
+	}
+	cl.pausedBy = LimitAhead
+	if cl.examined(); !g.is(0) || cl.quarantine.paused {
+		t.Errorf("paused by the limit: %v, quarantine %+v", g.is(0), cl.quarantine)
+	}
+	cl.pausedBy, cl.quarantine.paused = "", true
+	if cl.examined(); g.is(0) {
+		t.Error("its quarantine is over, and it is paused")
+	}
+}
+
+// A claim that has stopped is not resumed: what is fetched would be thrown away. The time of a pause is counted to its end.
+func TestEndOfAPause(t *testing.T) {
+	t.Parallel()
+	cl, g, _ := limited(t, LimitAhead)
+	pause := func() {
+		cl.pausedBy, cl.pausedAt = LimitPartitionMessages, time.Now().Add(-time.Hour)
+		g.Pause(cl.ref())
+	}
+	pause()
+	cl.stopped = true
+	if cl.resumeIfLow(); !g.is(0) {
+		t.Error("a claim that has stopped goes on")
+	}
+	cl.stopped = false
+	if cl.resumeIfLow(); g.is(0) {
+		t.Error("it holds next to nothing, and is paused")
+	}
+	cl.topic.totals.count(func(now *TopicTotals) {
+		if now.Paused < time.Hour || now.Paused > 2*time.Hour {
+			t.Errorf("paused for %v", now.Paused)
+		}
+	})
+}
+
+// An empty key is a key.
+func TestEmptyKeyIsAKey(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	cl, _ := testClaim(KeyOrder, func(context.Context, *Message) error { return RetryAfter(time.Hour, errTried) })
+	cl.run.log = slog.New(slog.NewTextHandler(&log, nil))
+	for o, key := range [][]byte{{}, {}, nil, nil} {
+		cl.mu.Lock()
+		cl.add(&sarama.ConsumerMessage{Topic: "t", Offset: int64(o), Key: key})
+		cl.dispatch()
+		cl.mu.Unlock()
+		if log.says("a message has no key") != (key == nil) {
+			t.Errorf("key %v: told %v", key, key != nil)
+		}
+	}
+	soon(t, "one of the key, and both without one, are parked", func() bool { return cl.status().Parked == 3 })
+}
+
+// The defaults of a replay, and its processing limit.
+func TestReplayBounds(t *testing.T) {
+	t.Parallel()
+	if rc := (ReplayConfig{}).withDefaults(); rc.PerSecond != 100 || rc.Attempts != 5 || rc.OnFailure != StopReplay {
+		t.Errorf("%+v", rc)
+	}
+	if rc := (ReplayConfig{PerSecond: -1, Attempts: 2}).withDefaults(); rc.PerSecond != -1 || rc.Attempts != 2 {
+		t.Errorf("%+v", rc)
+	}
+	waits := HandlerFunc(func(ctx context.Context, _ *Message) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	tp := &topic{chain: waits, limit: 10 * time.Millisecond, eventID: func(*Message) (string, error) { return "id", nil }}
+	ended := make(chan *Attempt, 1)
+	go func() { ended <- (&replay{topic: tp}).attempt(t.Context(), &Delivery{topic: tp}) }()
+	if a := received(t, ended); !errors.Is(a.Err, ErrProcessingLimit) {
+		t.Errorf("%v", a.Err)
+	}
+}

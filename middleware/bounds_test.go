@@ -1,0 +1,207 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/consumer/consumertest"
+	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/middleware"
+)
+
+// A dead letter whose record another process was faster to write has run nothing.
+func TestDeadLetterOfALateDuplicate(t *testing.T) {
+	t.Parallel()
+	msg := message()
+	if err := middleware.DeadLetter[*tx](lateDuplicate{}, &cemetery{}, nil)(gaveUp(errBase)).Handle(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	if res := msg.Result; !res.Duplicate || res.Dead || !res.HandlerStart.IsZero() || !res.HandlerEnd.IsZero() {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A message that was suspected, and has returned, is suspected no more: it may be handled beside others.
+func TestCrashLoopForgetsASuspicion(t *testing.T) {
+	t.Parallel()
+	s := &starts{counts: map[string]int{"suspect": 1}}
+	mw := middleware.CrashLoop(s, nil)
+	suspect := assigned(t, mw, returning(errBase), 10)
+	if err := suspect.Handle(t.Context(), numbered("suspect")); !errors.Is(err, errBase) {
+		t.Fatal(err)
+	}
+	beside := assigned(t, mw, consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error {
+		return suspect.Handle(ctx, numbered("suspect"))
+	}), 10)
+	if err := beside.Handle(t.Context(), numbered("another")); !errors.Is(err, errBase) {
+		t.Errorf("%v, want that it is handled", err)
+	}
+}
+
+// What steps have skipped, and how their transactions ended, is added up.
+func TestSequenceAddsUpSkipsAndTransactions(t *testing.T) {
+	t.Parallel()
+	step := func(name string, res consumer.Result) middleware.Step {
+		return middleware.Step{Name: name, Handler: result(res)}
+	}
+	msg := message()
+	h := middleware.Sequence(
+		step("a", consumer.Result{Skipped: true, Transactions: consumer.Transactions{Committed: 1, Unknown: 2}}),
+		step("b", consumer.Result{Transactions: consumer.Transactions{Committed: 3, RolledBack: 4}}),
+	)
+	if err := h.Handle(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	if want := (consumer.Transactions{Committed: 4, RolledBack: 4, Unknown: 2}); !msg.Result.Skipped || msg.Result.Transactions != want {
+		t.Errorf("%+v", msg.Result)
+	}
+	handOn := middleware.HandOn(&store{}, "1m", func(context.Context, *tx, *consumer.Message) error { return nil }, nil)
+	_, err := consumer.New(topics(consumer.Topic{Middleware: []consumer.Middleware{handOn}, Handler: h}))
+	if err == nil || !strings.Contains(err.Error(), "inside HandOn") {
+		t.Errorf("HandOn around it: %v", err)
+	}
+}
+
+// A stack in the log has at most 16 KiB.
+func TestLoggingCutsStacks(t *testing.T) {
+	t.Parallel()
+	book := &logbook{}
+	long := &consumer.Panic{Value: "boom", Stack: []byte(strings.Repeat("x", 1<<20))}
+	handled(t.Context(), middleware.Logging(book.logger(slog.LevelInfo), nil)(returning(long)), message())
+	found := false
+	for _, l := range book.lines(t) {
+		for _, v := range l {
+			s, ok := v.(string)
+			found = found || ok && len(s) == 16<<10
+			if len(s) > 16<<10 {
+				t.Errorf("%d bytes in the log", len(s))
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no stack")
+	}
+}
+
+// The time that a Dedup waits for the database counts in none of the time-outs around it, and each goes on where it was.
+func TestTimeoutsAroundAWait(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		outer, inner, wait, handler time.Duration
+		ends                        bool
+	}{
+		"in time":           {5 * time.Second, 4 * time.Second, 8 * time.Second, 3 * time.Second, false},
+		"the inner is over": {5 * time.Second, 4 * time.Second, 8 * time.Second, 4500 * time.Millisecond, true},
+		"the outer is over": {2 * time.Second, 4 * time.Second, 8 * time.Second, 3 * time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &store{onRecord: func() error { time.Sleep(test.wait); return nil }}
+			h := compose(middleware.Dedup(s, func(ctx context.Context, _ *tx, _ *consumer.Message) error {
+				select {
+				case <-time.After(test.handler):
+				case <-ctx.Done():
+				}
+				return ctx.Err()
+			}, nil), middleware.Timeout(test.outer), middleware.Timeout(test.inner))
+			if err := h.Handle(t.Context(), message()); errors.Is(err, middleware.ErrTimeout) != test.ends || (err == nil) == test.ends {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// The deadline that a handler sees is the first of those around it.
+func TestTimeoutsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sooner, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for want, ctx := range map[time.Duration]context.Context{time.Second: sooner, 5 * time.Second: t.Context()} {
+			err := middleware.Timeout(5*time.Second)(consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error {
+				if at, ok := ctx.Deadline(); !ok || time.Until(at) != want {
+					t.Errorf("the deadline is in %v, want %v", time.Until(at), want)
+				}
+				return nil
+			})).Handle(ctx, message())
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// The latency of an effect is not negative where clocks differ, and is not measured of a message without a time.
+func TestMetricsLatencyOfOddTimes(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[time.Time]string{time.Now().Add(time.Hour): "einmal.effect.latency[] 1: 0", {}: ""} {
+		m, msg := newMeasured(t), message()
+		msg.Timestamp = at
+		handled(t.Context(), m.mw(returning(nil)), msg)
+		points := m.points()
+		i := slices.IndexFunc(points, func(p string) bool { return strings.HasPrefix(p, "einmal.effect.latency") })
+		if got := append(points, "")[(i+len(points)+1)%(len(points)+1)]; got != want {
+			t.Errorf("of %v: %q, want %q", at, got, want)
+		}
+	}
+}
+
+// The standard chain gives its handler the time that was asked for, and its Logger is that of all links.
+func TestStandardPassesOn(t *testing.T) {
+	t.Parallel()
+	book := &logbook{}
+	s := &store{}
+	cfg := &middleware.StandardConfig[*tx]{Timeout: time.Minute, DeadLetters: &cemetery{fails: errBase}, Logger: book.logger(slog.LevelError)}
+	topic := middleware.Standard(s, cfg).Topic(func(ctx context.Context, _ *tx, _ *consumer.Message) error {
+		if at, ok := ctx.Deadline(); !ok || time.Until(at) > time.Minute {
+			t.Errorf("the deadline is %v, %v", at, ok)
+		}
+		return consumer.Permanent(errBase)
+	})
+	d := consumertest.New(t, topics(topic), nil).Deliver(t.Context(), consumertest.Message("orders", "e1", nil))
+	if d.Err == nil {
+		t.Fatal("the dead letter was written")
+	}
+	if !slices.ContainsFunc(book.lines(t), func(l map[string]any) bool { return strings.Contains(l["msg"].(string), "cannot be written") }) {
+		t.Errorf("DeadLetter writes elsewhere: %v", book.lines(t))
+	}
+}
+
+// A Route shows the links of its default to New.
+func TestRouteShowsItsDefault(t *testing.T) {
+	t.Parallel()
+	routes := map[string]consumer.Handler{"a": returning(nil)}
+	h := middleware.Route(middleware.ByHeader("type"), routes, &middleware.RouteConfig{Default: middleware.Dedup[*tx](nil, noop, nil)})
+	if _, err := consumer.New(topics(consumer.Topic{Handler: h})); err == nil || !strings.Contains(err.Error(), "the store is nil") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What the event is not to blame for is asked for again with pauses that grow.
+func TestRetryPausesOfAnOutageGrow(t *testing.T) {
+	t.Parallel()
+	retry := middleware.Retry(2, &middleware.RetryConfig{Base: time.Second, Max: time.Hour})
+	longest := time.Duration(0)
+	for range 50 {
+		var last error
+		for attempt := range 6 {
+			msg := message()
+			msg.Attempt, msg.LastError = attempt+1, last
+			last = retry(returning(dedupstore.ErrUnavailable)).Handle(t.Context(), msg)
+		}
+		d, ok := consumer.Delay(last)
+		if !ok || d > 32*time.Second {
+			t.Fatalf("%v, %v", d, last)
+		}
+		longest = max(longest, d)
+	}
+	if longest < 2*time.Second {
+		t.Errorf("the longest of 50 pauses after the sixth attempt is %v", longest)
+	}
+}
