@@ -102,7 +102,7 @@ func (b *batch) candidates(ctx context.Context, tx Tx) error {
 	}
 	b.took = time.Since(begun)
 	slices.SortFunc(found, func(x, y *row) int { return cmp.Compare(x.id, y.id) })
-	taken := b.preflight(found)
+	taken := b.preflight(found, map[string]topicState{})
 	for i, bucket := range b.locked {
 		if seen[bucket] == 0 {
 			b.barren = append(b.barren, bucket)
@@ -114,10 +114,10 @@ func (b *batch) candidates(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// preflight takes rows until the batch is full. A row that cannot be sent holds its key. It returns how many were taken of each bucket.
-func (b *batch) preflight(found []*row) (taken map[int64]int) {
+// preflight takes rows until the batch is full. A row that cannot be sent holds its key. topics remembers what is known of topics. It returns
+// how many were taken of each bucket.
+func (b *batch) preflight(found []*row, topics map[string]topicState) (taken map[int64]int) {
 	taken = map[int64]int{}
-	topics := map[string]topicState{}
 	places := keyPlaces{at: map[string]int32{}, later: keys{}}
 	size := 0
 	for _, r := range found {

@@ -58,6 +58,29 @@ func TestLimit(t *testing.T) {
 	})
 }
 
+// The deadline is that of the parent, where that ends first.
+func TestLimitOfAParentWithADeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &limit{length: time.Second}
+		for patience, want := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond, time.Minute: time.Second} {
+			parent, cancel := context.WithTimeout(t.Context(), patience)
+			c := l.start(parent)
+			began := time.Now()
+			if at, ok := c.Deadline(); !ok || at.Sub(began) != want {
+				t.Errorf("a parent that ends after %v: deadline in %v, %v, want %v", patience, at.Sub(began), ok, want)
+			}
+			<-c.Done()
+			if took := time.Since(began); took != want || !errors.Is(c.Err(), context.DeadlineExceeded) {
+				t.Errorf("a parent that ends after %v: ended after %v with %v", patience, took, c.Err())
+			}
+			l.stop(c)
+			cancel()
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
 // Each ends when its own time has passed.
 func TestLimitEndsEachInTime(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,7 @@ var table = map[string]allowed{
 	"idempotency":                     {module: []string{"dedupstore", "internal/redact", "internal/safelog"}},
 	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
 	"idempotency/internal/servertest": {},
+	"idempotency/internal/idemtest":   {module: []string{"dedupstore", "idempotency", "idempotency/idempotencytest", "schema", "internal/servers/serverstest"}, others: []string{pgx}},
 	"idempotency/internal/idemsql":    {module: []string{"dedupstore", "idempotency", "schema", "internal/sqlstate", "internal/sqlclass", "internal/sqltable"}},
 	"idempotency/pgxidempotency":      {module: []string{"dedupstore", "dedupstore/pgxstore", "idempotency", "idempotency/internal/idemsql", "schema"}, others: []string{pgx}},
 	"idempotency/sqlidempotency":      {module: []string{"dedupstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "schema"}},

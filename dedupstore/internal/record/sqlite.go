@@ -81,7 +81,6 @@ func (s *SQLite) recordError(ctx context.Context, err error, ask Query) error {
 	if class := sqlclass.Of(err); class == dedupstore.Transient || class == dedupstore.Unavailable {
 		return s.as(class, "record the event: %w", err)
 	}
-	s.form.forget()
 	if found := s.Examine(ctx, ask); found != nil {
 		return fmt.Errorf("%w (%w)", found, err)
 	}

@@ -34,7 +34,10 @@ func (s *Store[Tx]) Check(ctx context.Context) error {
 		}
 		return errProbed
 	})
-	if !errors.Is(err, errProbed) {
+	switch {
+	case errors.Is(err, errUnsaved):
+		return s.unsaved(ctx, &req)
+	case !errors.Is(err, errProbed):
 		return err
 	}
 	if s.driver.Check == nil {

@@ -30,7 +30,8 @@ type dialect struct {
 	lock string // takes the locks, and returns a lock: null if none was tried
 	full string // scope, limit: whether as many answers are kept
 	find string // scope, key
-	save string // scope, key, fingerprint, status, headers, body, time to keep
+	save string // scope, key, fingerprint, status, headers, body, time to keep: whether what was stored has this key
+	look string // scope, key: the text true if an answer is kept
 	keep func(time.Duration) any
 	args func(req *idempotency.Request) []any
 }
@@ -65,13 +66,16 @@ const postgresFind = `select fingerprint, status_code, response_headers, respons
 (select count(*) from (select 1 from %[1]s where scope = $1 and key = $2 and current_setting('synchronous_standby_names') <> '' for key share) as durable)
 from %[1]s where scope = $1 and key = $2 and expires_at > clock_timestamp()`
 
-// postgresSave answers with no row if there is another answer.
+// postgresSave answers with no row if there is another answer, or if a trigger leaves it out.
 const postgresSave = `insert into %[1]s as k (scope, key, fingerprint, status_code, response_headers, response_body, expires_at)
 values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7::bigint * interval '1 microsecond')
 on conflict (scope, key) do update set fingerprint = excluded.fingerprint, status_code = excluded.status_code,
 response_headers = excluded.response_headers, response_body = excluded.response_body, created_at = clock_timestamp(), expires_at = excluded.expires_at
 where k.expires_at <= clock_timestamp()
-returning true`
+returning k.scope = $1 and k.key = $2`
+
+// postgresLook is sent behind a save that says nothing, outside of its transaction.
+const postgresLook = `select exists (select from %[1]s where scope = $1 and key = $2 and expires_at > clock_timestamp())::text`
 
 const sqliteNow = `strftime('%Y-%m-%dT%H:%M:%fZ', 'now')`
 
@@ -86,7 +90,9 @@ from {table} where scope = ?1 and key = ?2 and expires_at > ` + sqliteNow
 const sqliteSave = `insert into {table} (scope, key, fingerprint, status_code, response_headers, response_body, expires_at)
 values (?1, ?2, ?3, ?4, ?5, ?6, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?7))
 on conflict (scope, key) do nothing
-returning 1`
+returning scope = ?1 and key = ?2`
+
+const sqliteLook = `select case when exists (select 1 from {table} where scope = ?1 and key = ?2 and expires_at > ` + sqliteNow + `) then 'true' else 'false' end`
 
 func dialectOf(name schema.Dialect, table string) *dialect {
 	if name == schema.SQLite {
@@ -95,7 +101,7 @@ func dialectOf(name schema.Dialect, table string) *dialect {
 			lock: in(sqliteLock), find: in(sqliteFind), save: in(sqliteSave),
 			keep: func(d time.Duration) any { return fmt.Sprintf("+%.3f seconds", d.Seconds()) },
 			args: func(req *idempotency.Request) []any { return []any{req.Scope, req.Key} },
-			full: in(sqliteFull),
+			full: in(sqliteFull), look: in(sqliteLook),
 		}
 	}
 	return &dialect{
@@ -104,7 +110,7 @@ func dialectOf(name schema.Dialect, table string) *dialect {
 		args: func(req *idempotency.Request) []any {
 			return []any{lockOf(req.Scope, req.Key), lockOf(req.Scope, req.Key, string(req.Fingerprint[:])), req.Scope, req.Key}
 		},
-		full: fmt.Sprintf(postgresFull, table),
+		full: fmt.Sprintf(postgresFull, table), look: fmt.Sprintf(postgresLook, table),
 	}
 }
 

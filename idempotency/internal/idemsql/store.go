@@ -115,6 +115,9 @@ func (s *Store[Tx]) Once(ctx context.Context, req idempotency.Request, fn func(c
 		}
 		return s.save(ctx, tx, &req, &answer)
 	})
+	if errors.Is(err, errUnsaved) {
+		err = s.unsaved(ctx, &req)
+	}
 	if err != nil {
 		return idempotency.Answer{}, false, err
 	}
@@ -172,23 +175,42 @@ func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a
 			return err
 		}
 	}
-	var saved, unused bool
+	var saved, same bool
 	err := s.run(ctx, tx, "store the answer", Step{SQL: releaseSQL}, Step{ // fails behind a COMMIT or ROLLBACK of the function's
 		SQL: s.sql().save,
 		Args: []any{
 			req.Scope, req.Key, req.Fingerprint[:], a.Status, encodeHeader(a.Header), append([]byte{}, a.Body...), s.sql().keep(req.Keep),
 		},
-		Dest: []any{&unused}, Found: &saved,
+		Dest: []any{&same}, Found: &saved,
 	})
 	switch {
 	case sqlstate.Of(err) == sqlstate.FailedTransaction:
 		return fmt.Errorf("%s: rolled back: a statement failed, and the handler answered as if it had not: return the errors of all statements, or set a savepoint before one that may fail: %w", s.name, err)
 	case err != nil:
 		return err
-	case !saved: // somebody has got past the lock
-		return fmt.Errorf("%s: rolled back: another one has stored an answer: %w", s.name, idempotency.ErrInProgress)
+	case !saved || !same:
+		return errUnsaved
 	}
 	return nil
+}
+
+// errUnsaved rolls back a request whose answer was not stored.
+var errUnsaved = errors.New("the answer was not stored")
+
+// unsaved explains it, after the transaction has ended: nobody is in progress unless there is an answer, of somebody who has got past the
+// lock.
+func (s *Store[Tx]) unsaved(ctx context.Context, req *idempotency.Request) error {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer stop()
+	there, err := s.driver.Ask(ctx, s.sql().look, req.Scope, req.Key)
+	switch {
+	case err != nil:
+		return dedupstore.WithClass(max(sqlclass.Of(err), dedupstore.Unavailable), fmt.Errorf("%s: rolled back: look for the answer of another one: %w", s.name, err))
+	case there == "true":
+		return fmt.Errorf("%s: rolled back: another one has stored an answer: %w", s.name, idempotency.ErrInProgress)
+	}
+	return dedupstore.WithClass(dedupstore.Misconfigured,
+		fmt.Errorf("%s: rolled back: the answer was stored, and is not in %s: a trigger swallows or changes what is written: remove it", s.name, tableSQL(s.cfg.Schema, s.cfg.Table)))
 }
 
 // run bounds the time of our own statements, which wait for nobody but a migration.

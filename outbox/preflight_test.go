@@ -1,0 +1,73 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// What cannot be sent now, or never, holds up the rest of its key, wherever that goes, and nothing else.
+func TestPreflight(t *testing.T) {
+	t.Parallel()
+	const large = 2 << 20
+	forbidden := errors.New("forbidden")
+	at := func(topic, key string, partition int64) *row {
+		r := &row{topic: topic, named: &partition}
+		if key != "" {
+			r.key = []byte(key)
+		}
+		return r
+	}
+	sized := func(r *row, bytes int) *row {
+		r.size = bytes
+		return r
+	}
+	for name, c := range map[string]struct {
+		rows          []*row
+		taken, failed string
+		full          bool
+	}{
+		"one after the other":         {[]*row{at("t", "k", 0), at("t", "l", 1), at("t", "k", 0)}, "0 1 2", "", false},
+		"a partition that waits":      {[]*row{at("t", "k", 2), at("t", "k", 1), at("t", "l", 1)}, "2", "", false},
+		"behind one that waits":       {[]*row{at("t", "k", 1), at("t", "k", 2), at("t", "k", 1)}, "0", "", false},
+		"of no key, one waits":        {[]*row{at("t", "", 2), at("t", "", 1)}, "1", "", false},
+		"a topic that waits":          {[]*row{at("waits", "k", 0), at("t", "k", 0)}, "1", "", false},
+		"another partition":           {[]*row{at("t", "k", 0), at("t", "k", 1), at("t", "k", 0), at("t", "l", 1)}, "0 3", "", true},
+		"of no key, another":          {[]*row{at("t", "", 0), at("t", "", 1)}, "0 1", "", false},
+		"one that is too large":       {[]*row{sized(at("t", "k", 0), large), at("t", "k", 0), at("t", "l", 0)}, "2", "0", false},
+		"too large, behind its key":   {[]*row{at("t", "k", 0), sized(at("t", "k", 0), large), at("t", "k", 0)}, "0", "1", false},
+		"a topic that is forbidden":   {[]*row{at("forbidden", "k", 0), at("forbidden", "k", 0), at("t", "k", 0)}, "2", "0", false},
+		"a partition below 0":         {[]*row{at("t", "k", -1), at("t", "k", 0)}, "", "0", false},
+		"a partition that is not":     {[]*row{at("u", "k", 7)}, "0", "", false},
+		"more rows than are sent":     {[]*row{at("t", "k", 0), at("t", "l", 0), at("t", "m", 0), at("t", "n", 0), at("t", "o", 0)}, "0 1 2 3", "", true},
+		"more bytes than are sent":    {[]*row{sized(at("t", "k", 0), 60_000), sized(at("t", "l", 0), 60_000)}, "0", "", true},
+		"the first, whatever it has":  {[]*row{sized(at("t", "k", 0), 200_000)}, "0", "", false},
+		"those that fail are no load": {[]*row{sized(at("t", "k", 0), large), sized(at("t", "l", 0), 90_000)}, "1", "0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conf := sarama.NewConfig()
+			run := &running{Relay: &Relay{cfg: Config{BatchRows: 4, BatchBytes: 100_000}, conf: conf}, holds: holds{until: map[place]hold{}}}
+			run.holds.until[place{"t", 2}] = hold{until: time.Now().Add(time.Hour)}
+			b := &batch{worker: &worker{running: run}, held: keys{}}
+			for i, r := range c.rows {
+				r.id, r.bucket = int64(i), 5
+			}
+			taken := b.preflight(c.rows, map[string]topicState{
+				"t": {partitions: 4, choose: newPartitioner(sarama.NewHashPartitioner, "t")},
+				"u": {partitions: 4, choose: newPartitioner(sarama.NewHashPartitioner, "u")}, "waits": {wait: true}, "forbidden": {err: forbidden},
+			})
+			ids := func(rows []*row) string { return strings.Trim(fmt.Sprint(idsOf(rows)), "[]") }
+			if ids(b.rows) != c.taken || ids(b.failed) != c.failed || b.full != c.full {
+				t.Errorf("taken %s, failed %s, full %v; want %s, %s, %v", ids(b.rows), ids(b.failed), b.full, c.taken, c.failed, c.full)
+			}
+			if n := len(b.rows) + len(b.failed); taken[5] != n {
+				t.Errorf("%d of the bucket, want %d", taken[5], n)
+			}
+		})
+	}
+}
