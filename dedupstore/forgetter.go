@@ -6,7 +6,7 @@ import "context"
 // dead letter, say, whose message is published again in the same transaction.
 type Forgetter[Tx any] interface {
 	// Forget deletes, through tx, the record of key and those of its hand-ons, see Key.HandOn. The caller commits; a record that is
-	// not there is no error. It waits for another transaction that holds the record.
+	// not there is no error, one that is there afterwards is. It waits for another transaction that holds the record.
 	Forget(ctx context.Context, tx Tx, key Key) error
 }
 

@@ -292,3 +292,35 @@ func TestNoPartitionForToday(t *testing.T) {
 		}
 	}
 }
+
+// A record whose deletion a trigger swallows, or a policy, is there, and would have the event that is published again taken for a repetition.
+func TestForgetIsSwallowed(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	store := pgxstore.New(db.Pool, nil)
+	for _, k := range []dedupstore.Key{key("e"), key("e").HandOn("1m"), key("other")} {
+		if ran, err := store.Once(t.Context(), k, writes("e")); !ran || err != nil {
+			t.Fatalf("Once() = %v, %v", ran, err)
+		}
+	}
+	db.exec(`create function swallow() returns trigger language plpgsql as 'begin if old.event_id = ''e'' then return null; end if; return old; end';
+		create trigger swallow before delete on processed_event for each row execute function swallow()`)
+	forget := func(k dedupstore.Key) error {
+		return store.InTx(t.Context(), func(ctx context.Context, tx pgx.Tx) error { return store.Forget(ctx, tx, k) })
+	}
+	if err := forget(key("e")); dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "still there") {
+		t.Errorf("Forget() = %v", err)
+	}
+	for _, k := range []dedupstore.Key{key("other"), key("none")} {
+		if err := forget(k); err != nil {
+			t.Errorf("%s: Forget() = %v", k.Event, err)
+		}
+	}
+	db.exec("alter table processed_event disable trigger swallow")
+	if err := forget(key("e")); err != nil {
+		t.Errorf("without the trigger: Forget() = %v", err)
+	}
+	if n := value[int](db, "select count(*) from processed_event"); n != 0 {
+		t.Errorf("%d records are left", n)
+	}
+}

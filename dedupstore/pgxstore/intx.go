@@ -72,6 +72,10 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, key dedupstore.Key) error
 	if err := s.sql.Locate(ctx, query(tx)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, s.sql.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
-	return s.sql.ForgetError(err)
+	texts, left := s.sql.Statements(record.Upsert), false
+	_, err := tx.Exec(ctx, texts.Forget, key.Event, key.Consumer, key.HandOns())
+	if err == nil {
+		err = tx.QueryRow(ctx, texts.Left, key.Event, key.Consumer, key.HandOns()).Scan(&left)
+	}
+	return s.sql.ForgetError(err, left)
 }

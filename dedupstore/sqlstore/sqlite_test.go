@@ -259,3 +259,29 @@ func TestRecordIsTakenAwayInSQLite(t *testing.T) {
 		}
 	}
 }
+
+// A record whose deletion a trigger swallows is there, and would have the event that is published again taken for a repetition.
+func TestForgetIsSwallowedInSQLite(t *testing.T) {
+	t.Parallel()
+	f := sqltest.NewFile(t)
+	store := sqlstore.New(f.DB, schema.SQLite, nil)
+	if ran, err := store.Once(t.Context(), key("e"), func(context.Context, *sql.Tx) error { return nil }); !ran || err != nil {
+		t.Fatalf("Once() = %v, %v", ran, err)
+	}
+	forget := func() error {
+		return store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return store.Forget(ctx, tx, key("e")) })
+	}
+	f.Run("create trigger swallow before delete on processed_event begin select raise(ignore); end")
+	if err := forget(); dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "still there") {
+		t.Errorf("Forget() = %v", err)
+	}
+	f.Run("drop trigger swallow")
+	for range 2 {
+		if err := forget(); err != nil {
+			t.Errorf("without the trigger: Forget() = %v", err)
+		}
+	}
+	if ran, err := store.Once(t.Context(), key("e"), func(context.Context, *sql.Tx) error { return nil }); !ran || err != nil {
+		t.Errorf("Once() = %v, %v", ran, err)
+	}
+}

@@ -65,8 +65,8 @@ type Query func(ctx context.Context, sql string, args ...any) (string, error)
 type Explainer interface {
 	// Invalid is the error of a call with arguments that no attempt can cure, or nil.
 	Invalid(configuration, key error) error
-	// ForgetError says that a record could not be deleted, or is nil. The class is FunctionError's to find.
-	ForgetError(err error) error
+	// ForgetError says that a record could not be deleted, or is left all the same, or is nil. The class of err is FunctionError's to find.
+	ForgetError(err error, left bool) error
 	// Place is the error of Places.Enter.
 	Place(err error) error
 	// Waiting is the error of a call that did not get a connection, because ctx was done.

@@ -85,11 +85,14 @@ func (e *explainer) Unknown(err error) error {
 }
 
 // ForgetError implements Explainer.
-func (e *explainer) ForgetError(err error) error {
-	if err == nil {
-		return nil
+func (e *explainer) ForgetError(err error, left bool) error {
+	switch {
+	case err != nil:
+		return inClass(sqlclass.Of(err), fmt.Errorf("%s: delete a record: %w", e.store, err))
+	case left:
+		return e.as(dedupstore.Misconfigured, "delete a record: it was deleted, and is still there: a trigger or a rule swallows what is deleted, or a policy of row-level security hides it: remove it")
 	}
-	return inClass(sqlclass.Of(err), fmt.Errorf("%s: delete a record: %w", e.store, err))
+	return nil
 }
 
 // Place implements Explainer.

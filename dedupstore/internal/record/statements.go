@@ -26,6 +26,9 @@ type Statements struct {
 	// Forget takes the event's id, the consumer, and what the consumers of its hand-ons begin with, and deletes their records.
 	Forget string
 
+	// Left takes the same, and answers behind Forget with whether any of the records is still there.
+	Left string
+
 	// TakeBack takes the event's id and the consumer, and deletes their record. Empty where Many has its own.
 	TakeBack string
 
@@ -47,9 +50,13 @@ func postgresStatements(cfg *Config, table string, form Form, reported bool) Sta
 		Guarded: true,
 		Unkeyed: fmt.Sprintf(unkeyedSQL, fmt.Sprintf(idleSQL, milliseconds(cfg.IdleTimeout)), mark),
 		Same:    "select current_setting('" + keptSetting + "', true), " + sessionSQL,
-		Forget:  fmt.Sprintf("delete from %s where event_id = $1 and (consumer_id = $2 or starts_with(consumer_id::text, $3))", table),
+		Forget:  fmt.Sprintf("delete from %s where "+forgotten, table),
+		Left:    fmt.Sprintf("select exists (select from %s where "+forgotten+")", table),
 	}
 }
+
+// forgotten are the records of an event and of its hand-ons.
+const forgotten = "event_id = $1 and (consumer_id = $2 or starts_with(consumer_id::text, $3))"
 
 // markOf marks a transaction for the client, where it looks.
 func markOf(reported bool) string {
@@ -114,6 +121,9 @@ select inserted, session from recorded
 union all select false, %[3]s from %[1]s where event_id = $1 and consumer_id = $2 and not exists (select from recorded)`,
 }
 
+// forgottenInSQLite are the same.
+const forgottenInSQLite = "event_id = ?1 and (consumer_id = ?2 or substr(consumer_id, 1, length(?3)) = ?3)"
+
 func sqliteStatements(table string, form Form) Statements {
 	record := map[Form]string{
 		// SQLite has no xmax. The counter is 0 in a row that was inserted, and nowhere else.
@@ -128,7 +138,8 @@ returning case when event_id = ?1 and consumer_id = ?2 then 1 end, ''`,
 	return Statements{
 		Record:   fmt.Sprintf(record, table),
 		Look:     fmt.Sprintf("select case when exists (select 1 from %s where event_id = ?1 and consumer_id = ?2) then 'true' else 'false' end", table),
-		Forget:   fmt.Sprintf("delete from %s where event_id = ?1 and (consumer_id = ?2 or substr(consumer_id, 1, length(?3)) = ?3)", table),
+		Forget:   fmt.Sprintf("delete from %s where "+forgottenInSQLite, table),
+		Left:     fmt.Sprintf("select exists (select 1 from %s where "+forgottenInSQLite+")", table),
 		TakeBack: fmt.Sprintf("delete from %s where event_id = ?1 and consumer_id = ?2", table),
 		Mark:     "savepoint einmal_transaction",
 		Same:     "release savepoint einmal_transaction",

@@ -59,8 +59,12 @@ func (s *Store[T]) Forget(ctx context.Context, tx T, key dedupstore.Key) error {
 	if err := s.dialect.Locate(ctx, queryIn(in)); err != nil {
 		return err
 	}
-	_, err := in.ExecContext(ctx, s.dialect.Statements(record.Upsert).Forget, key.Event, key.Consumer, key.HandOns())
-	return s.dialect.ForgetError(err)
+	texts, left := s.dialect.Statements(record.Upsert), false
+	_, err := in.ExecContext(ctx, texts.Forget, key.Event, key.Consumer, key.HandOns())
+	if err == nil {
+		err = in.QueryRowContext(ctx, texts.Left, key.Event, key.Consumer, key.HandOns()).Scan(&left)
+	}
+	return s.dialect.ForgetError(err, left)
 }
 
 // queryIn asks inside of a transaction.
