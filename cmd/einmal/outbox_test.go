@@ -95,6 +95,12 @@ func TestOutbox(t *testing.T) {
 	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-topic", "orders2", "-state", "PENDING").want(t, exitOK, "to discard: 1 of orders2, PENDING", "discarded: 1")
 	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-state", "PUBLISHED").want(t, exitNo, "cannot be changed so")
 	einmal(t, url, "outbox", "retry", "-yes", "-limit", "-1", "-state", "DEAD").want(t, exitUsage, "-limit is -1")
+	answered(t, strings.NewReader("n\n"), url, "outbox", "discard", "-reason", "r", "-state", "PENDING", "-limit", "1").want(t, exitNo, "discard 1 events? [y/N]", "nothing was changed")
+	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-state", "PENDING", "-limit", "1").want(t, exitOK, "discarded: 1")
+	einmal(t, url, "outbox", "list", "-state", "PENDING").want(t, exitOK, "e1", "listed: 1")
+	for _, command := range []string{"list", "retry -yes", "discard -yes -reason r"} {
+		einmal(t, url, append(append([]string{"outbox"}, strings.Fields(command)...), "-timeout", "1ns", "-topic", "orders1")...).want(t, exitNo, "deadline exceeded")
+	}
 	einmal(t, "file:"+t.TempDir()+"/db", "outbox", "list").want(t, exitUsage, "PostgreSQL")
 }
 
@@ -124,6 +130,7 @@ func TestOutboxEditAndMode(t *testing.T) {
 	einmal(t, url, "outbox", "mode", "two-phase").want(t, exitNo, "nothing was changed")
 	einmal(t, url, "outbox", "mode", "-yes", "two-phase").want(t, exitOK, "it is two-phase now")
 	einmal(t, url, "outbox", "mode").want(t, exitOK, "the mode is two-phase")
+	einmal(t, url, "outbox", "mode", "two-phase").want(t, exitOK, "the mode is two-phase") // there is nothing to ask
 	einmal(t, url, "outbox", "mode", "three-phase").want(t, exitUsage, "name one mode")
 }
 
