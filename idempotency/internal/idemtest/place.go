@@ -48,7 +48,7 @@ func TableStays[Tx any](t *testing.T, open func(t testing.TB, url string) idempo
 				run("drop schema nearer cascade; drop schema elsewhere cascade")
 				_ = db.Close(context.Background())
 			})
-			run(schema.Postgres.SQL(nil, schema.Idempotency) + schema.Postgres.SQL(&schema.Config{Schema: home + "_elsewhere"}, schema.Idempotency))
+			run(schema.Postgres.SQL(nil, schema.Idempotency) + schema.Postgres.SQL(&schema.Config{Schema: "elsewhere"}, schema.Idempotency))
 			query.Set("search_path", names.Replace("nearer,")+home)
 			at.RawQuery = query.Encode()
 			store := open(t, at.String())
