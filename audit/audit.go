@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
@@ -28,7 +27,7 @@ func Run(ctx context.Context, kafka Kafka, db *sql.DB, cfg Config) (*Report, err
 	if err != nil {
 		return nil, err
 	}
-	a := &audit{cfg: cfg, report: newReport(), placed: map[[16]byte]bool{}, pace: &pace{rate: cfg.Rate, begun: time.Now()}}
+	a := &audit{cfg: cfg, report: newReport(), placed: map[[16]byte]bool{}, gatherer: newGatherer(cfg.TempDir, cfg.Rate, cfg.Progress)}
 	a.report.Topic, a.report.Group, a.report.Consumer, a.report.Began = cfg.Topic, cfg.Group, cfg.Consumer, time.Now().UTC()
 	if err := a.run(ctx, &kafka, db); err != nil {
 		if ctx.Err() != nil {
@@ -41,18 +40,13 @@ func Run(ctx context.Context, kafka Kafka, db *sql.DB, cfg Config) (*Report, err
 
 // audit is a call of Run.
 type audit struct {
-	cfg    Config
-	report *Report
-	log    *log
-	tables *tables
-	sorter *sorter
-	placed map[[16]byte]bool // hashes of the places at which dead letters are recorded
-	pace   *pace
-
-	mu       sync.Mutex
-	facts    int64 // that were added
-	progress Progress
-	shown    time.Time
+	*gatherer
+	cfg       Config
+	report    *Report
+	log       *log
+	committed map[int32]int64 // by the group; a partition without an entry has none
+	tables    *tables
+	placed    map[[16]byte]bool // hashes of the places at which dead letters are recorded
 }
 
 func (a *audit) run(ctx context.Context, kafka *Kafka, db *sql.DB) (err error) {
@@ -69,12 +63,11 @@ func (a *audit) run(ctx context.Context, kafka *Kafka, db *sql.DB) (err error) {
 		return err
 	}
 	defer func() { _ = cluster.Close() }()
-	if a.log, err = openLog(ctx, cluster, &a.cfg); err != nil {
+	if err := a.open(ctx, cluster); err != nil {
 		return err
 	}
 	looked := time.Now()
-	a.sorter = newSorter(a.cfg.TempDir, sortBytes)
-	defer func() { err = errors.Join(err, a.sorter.close()) }()
+	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.read(ctx, looked); err != nil {
 		return err
 	}
@@ -82,9 +75,23 @@ func (a *audit) run(ctx context.Context, kafka *Kafka, db *sql.DB) (err error) {
 		return err
 	}
 	if a.cfg.Values {
-		return a.log.values(ctx, a.report)
+		return a.log.values(ctx, a.report.Found)
 	}
 	return nil
+}
+
+// open looks at the committed offsets before it looks at anything else.
+func (a *audit) open(ctx context.Context, cluster *topicwindow.Cluster) (err error) {
+	if a.log, err = openLog(cluster, a.cfg.Topic); err != nil {
+		return err
+	}
+	if a.committed, err = cluster.Committed(a.cfg.Group, a.cfg.Topic, a.log.numbers); err != nil {
+		return err
+	}
+	if len(a.committed) == 0 {
+		return fmt.Errorf("the group %q has committed no offset of the topic %q: check both names", a.cfg.Group, a.cfg.Topic)
+	}
+	return a.log.choose(ctx, a.cfg.From, a.cfg.To, a.cfg.offsets())
 }
 
 // dial does not try for ever. The connections end with ctx.
@@ -104,14 +111,18 @@ func dial(ctx context.Context, kafka *Kafka) (*topicwindow.Cluster, error) {
 
 // read reads everything in the order that package doc explains.
 func (a *audit) read(ctx context.Context, looked time.Time) error {
-	if err := a.log.window(ctx, a); err != nil {
+	err := a.log.window(ctx, a.gatherer, a.unreadable, func(rec *topicwindow.Record) error {
+		f := a.messageFact(rec)
+		return a.addFact(ctx, &f)
+	})
+	if err != nil {
 		return err
 	}
 	if err := a.tables.caughtUp(ctx, looked); err != nil {
 		return err
 	}
 	take := func(kind factKind) func(string) error {
-		return func(event string) error { return a.add(ctx, &fact{id: a.tables.canonical(event), kind: kind}) }
+		return func(event string) error { return a.addFact(ctx, &fact{id: a.tables.canonical(event), kind: kind}) }
 	}
 	if a.cfg.Effects != "" {
 		a.step("records", 0)
@@ -138,7 +149,16 @@ func (a *audit) read(ctx context.Context, looked time.Time) error {
 	if err := a.tables.returning(ctx, a.cfg.Topic, take(factReturns)); err != nil {
 		return err
 	}
-	return a.log.tail(ctx, a)
+	return a.log.tail(ctx, a.committed, func(rec *topicwindow.Record) error {
+		f := a.messageFact(rec)
+		f.kind = factReturns
+		return a.addFact(ctx, &f)
+	})
+}
+
+func (a *audit) addFact(ctx context.Context, f *fact) error {
+	var rest [factLength]byte
+	return a.add(ctx, f.id, f.append(rest[:0]))
 }
 
 // records reads them before the effects, or behind them: only then do hand-ons and places matter.
@@ -148,26 +168,24 @@ func (a *audit) records(ctx context.Context, kind factKind) error {
 		case handOn && kind == factBefore:
 			return nil
 		case handOn:
-			return a.add(ctx, &fact{id: event, kind: factHandOn})
+			return a.addFact(ctx, &fact{id: event, kind: factHandOn})
 		case kind == factRecord && deadletter.Reserved(event):
 			a.placed[hash(event)] = true
 		}
-		return a.add(ctx, &fact{id: event, kind: kind})
+		return a.addFact(ctx, &fact{id: event, kind: kind})
 	})
 }
 
 // compare has the judge go through all that was read.
 func (a *audit) compare(ctx context.Context) error {
-	a.report.Partitions = a.log.partitions
 	j := &judge{report: a.report, rules: rules{
-		committed: a.log.committed, effects: a.cfg.Effects != "", keep: a.cfg.Keep, now: a.report.Ended, examples: a.cfg.Examples,
+		committed: a.committed, effects: a.cfg.Effects != "", keep: a.cfg.Keep, now: a.report.Ended, examples: a.cfg.Examples,
 		placed: a.isPlaced,
 	}}
-	a.step("comparing", a.facts)
-	err := a.sorter.each(func(f fact) error {
-		a.advance(1)
-		if ctx.Err() != nil {
-			return ctx.Err()
+	err := a.each(ctx, func(id, rest []byte) error {
+		f, err := decodeFact(id, rest)
+		if err != nil {
+			return err
 		}
 		return j.take(f)
 	})
@@ -175,9 +193,14 @@ func (a *audit) compare(ctx context.Context) error {
 		return err
 	}
 	j.end()
-	for _, p := range a.log.partitions {
+	for _, part := range a.log.parts {
+		p := &Partition{Part: *part, Committed: -1}
+		if committed, ok := a.committed[p.Partition]; ok {
+			p.Committed = committed
+		}
+		a.report.Partitions = append(a.report.Partitions, p)
 		if p.Committed > p.End {
-			a.report.found(CommittedTooFar, a.cfg.Examples, func() Example {
+			a.report.Found.add(CommittedTooFar, a.cfg.Examples, func() Example {
 				return Example{Places: []Place{{Partition: p.Partition, Offset: p.Committed}}, Problem: fmt.Sprintf("the log ends at %d", p.End)}
 			})
 		}
@@ -211,75 +234,5 @@ func hash(id string) (sum [16]byte) {
 func (a *audit) unreadable(rg topicwindow.Range, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.report.found(Unreadable, a.cfg.Examples, func() Example {
-		return Example{Places: []Place{{Partition: rg.Partition, Offset: rg.From}}, Problem: err.Error()}
-	})
-}
-
-// add keeps a fact. It is safe for concurrent use.
-func (a *audit) add(ctx context.Context, f *fact) error {
-	if err := a.pace.wait(ctx); err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.facts++
-	a.advanceLocked(1)
-	return a.sorter.add(f)
-}
-
-// pace keeps to Config.Rate.
-type pace struct {
-	rate float64
-
-	mu    sync.Mutex
-	begun time.Time
-	taken int64
-}
-
-func (p *pace) wait(ctx context.Context) error {
-	if p.rate <= 0 {
-		return nil
-	}
-	p.mu.Lock()
-	p.taken++
-	delay := time.Until(p.begun.Add(time.Duration(float64(p.taken) / p.rate * float64(time.Second))))
-	p.mu.Unlock()
-	if delay < 10*time.Millisecond { // a timer for each row would be more work than the row
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(delay):
-		return nil
-	}
-}
-
-// step begins a part of the work.
-func (a *audit) step(name string, total int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.progress, a.shown = Progress{Step: name, Total: total}, time.Time{}
-	a.advanceLocked(0)
-}
-
-func (a *audit) advance(n int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.advanceLocked(n)
-}
-
-const (
-	progressEvery = 500 * time.Millisecond
-	progressRows  = 1024 // between two looks at the clock
-)
-
-func (a *audit) advanceLocked(n int64) {
-	a.progress.Done += n
-	if a.cfg.Progress == nil || a.progress.Done%progressRows != 0 || time.Since(a.shown) < progressEvery {
-		return
-	}
-	a.shown = time.Now()
-	a.cfg.Progress(a.progress)
+	a.report.Found.unreadable(rg, err, a.cfg.Examples)
 }

@@ -1,10 +1,8 @@
 package audit
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/einmal-go/einmal/internal/topicwindow"
 )
@@ -42,45 +40,28 @@ type fact struct {
 	value     [16]byte // a hash of key and value
 }
 
-const (
-	idLength    = 4 // bytes
-	restLength  = 1 + 4 + 8 + 8 + 1 + 16
-	maxFactSize = 1 << 20 // more than an id in any database is long
-)
+const factLength = 1 + 4 + 8 + 8 + 1 + 16 // bytes, without the id
 
-// append encodes the fact so that encoded facts are in order by compareFacts.
+// append encodes what the fact says of its id, so that encoded facts are in order by kind, then by place.
 func (f *fact) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(len(f.id))) //nolint:gosec // ids are short, see add
-	b = append(append(b, f.id...), byte(f.kind))
+	b = append(b, byte(f.kind))
 	b = binary.BigEndian.AppendUint32(b, uint32(f.partition)) //nolint:gosec // the bits
 	b = binary.BigEndian.AppendUint64(b, uint64(f.offset))    //nolint:gosec // the bits
 	b = binary.BigEndian.AppendUint64(b, uint64(f.millis))    //nolint:gosec // the bits
 	return append(append(b, f.flags), f.value[:]...)
 }
 
-func (f *fact) size() int { return idLength + len(f.id) + restLength }
-
 // decodeFact takes what append has made.
-func decodeFact(b []byte) (fact, error) {
-	if len(b) < idLength+restLength || len(b) != idLength+restLength+int(binary.BigEndian.Uint32(b)) {
-		return fact{}, fmt.Errorf("a sorted file of the audit is damaged: %d bytes are no fact", len(b))
+func decodeFact(id, rest []byte) (fact, error) {
+	if len(rest) != factLength {
+		return fact{}, errDamaged
 	}
-	id, rest := b[idLength:len(b)-restLength], b[len(b)-restLength:]
 	f := fact{id: string(id), kind: factKind(rest[0]), flags: rest[21]}
 	f.partition = int32(binary.BigEndian.Uint32(rest[1:])) //nolint:gosec // the bits
 	f.offset = int64(binary.BigEndian.Uint64(rest[5:]))    //nolint:gosec // the bits
 	f.millis = int64(binary.BigEndian.Uint64(rest[13:]))   //nolint:gosec // the bits
 	copy(f.value[:], rest[22:])
 	return f, nil
-}
-
-// compareFacts orders encoded facts by id, then by kind, then by place.
-func compareFacts(a, b []byte) int {
-	endA, endB := len(a)-restLength, len(b)-restLength
-	if c := bytes.Compare(a[idLength:endA], b[idLength:endB]); c != 0 {
-		return c
-	}
-	return bytes.Compare(a[endA:], b[endB:])
 }
 
 // valueHash tells messages under one id apart. Key and value count; headers do not, because tracing changes them on each way.

@@ -178,7 +178,7 @@ func (j *judge) tooOld() bool {
 }
 
 func (j *judge) find(kind Kind) {
-	j.report.found(kind, j.examples, func() Example {
+	j.report.Found.add(kind, j.examples, func() Example {
 		s := &j.id
 		e := Example{Event: s.id, Places: []Place{}}
 		if s.messages > 0 {

@@ -1,7 +1,10 @@
 package audit
 
 import (
+	"slices"
 	"time"
+
+	"github.com/einmal-go/einmal/internal/topicwindow"
 )
 
 // Kind is a kind of thing that an audit finds.
@@ -69,7 +72,7 @@ type Report struct {
 	// deleted.
 	Unjudged int64 `json:"effects_unjudged"`
 
-	Found map[Kind]*Finding `json:"found"` // an entry for each kind
+	Found Found `json:"found"`
 }
 
 // Finding is how often something was found, and the first examples, in the order of the ids.
@@ -95,42 +98,55 @@ type Place struct {
 	Value     []byte    `json:"value,omitempty"` // with Config.Values
 }
 
-// Partition is what was looked at of a partition.
-type Partition struct {
+// Part is what was read of a partition.
+type Part struct {
 	Partition int32 `json:"partition"`
 	From      int64 `json:"from"`             // the window
 	To        int64 `json:"to"`               // without it
 	Unread    int64 `json:"unread,omitempty"` // offsets behind To that were to be read: of an open transaction, or behind what is unreadable
-	Committed int64 `json:"committed"`        // by the group, before anything else was looked at; -1 for nothing
 	End       int64 `json:"end"`              // of the log
 	Messages  int64 `json:"messages"`         // that were read
 }
 
-func newReport() *Report {
-	r := &Report{Found: map[Kind]*Finding{}}
-	for _, kinds := range [][]Kind{Findings(), Notes()} {
-		for _, kind := range kinds {
-			r.Found[kind] = &Finding{Examples: []Example{}}
-		}
-	}
-	return r
+// Partition is what was looked at of a partition.
+type Partition struct {
+	Part
+	Committed int64 `json:"committed"` // by the group, before anything else was looked at; -1 for nothing
 }
+
+// Found has an entry for each kind that is looked for.
+type Found map[Kind]*Finding
+
+func newFound(kinds ...Kind) Found {
+	f := Found{}
+	for _, kind := range kinds {
+		f[kind] = &Finding{Examples: []Example{}}
+	}
+	return f
+}
+
+// add counts, and keeps an example while there are fewer than limit. A negative limit is none.
+func (f Found) add(kind Kind, limit int, example func() Example) {
+	found := f[kind]
+	found.Count++
+	if limit < 0 || len(found.Examples) < limit {
+		found.Examples = append(found.Examples, example())
+	}
+}
+
+// unreadable notes where a partition cannot be decoded.
+func (f Found) unreadable(rg topicwindow.Range, err error, limit int) {
+	f.add(Unreadable, limit, func() Example {
+		return Example{Places: []Place{{Partition: rg.Partition, Offset: rg.From}}, Problem: err.Error()}
+	})
+}
+
+// none reports whether nothing of these kinds was found.
+func (f Found) none(kinds []Kind) bool {
+	return !slices.ContainsFunc(kinds, func(kind Kind) bool { return f[kind].Count > 0 })
+}
+
+func newReport() *Report { return &Report{Found: newFound(append(Findings(), Notes()...)...)} }
 
 // Clean reports whether nothing of Findings was found. It says nothing of what is undecided, too old or unread.
-func (r *Report) Clean() bool {
-	for _, kind := range Findings() {
-		if r.Found[kind].Count > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// found counts, and keeps an example while there are fewer than limit. A negative limit is none.
-func (r *Report) found(kind Kind, limit int, example func() Example) {
-	f := r.Found[kind]
-	f.Count++
-	if limit < 0 || len(f.Examples) < limit {
-		f.Examples = append(f.Examples, example())
-	}
-}
+func (r *Report) Clean() bool { return r.Found.none(Findings()) }

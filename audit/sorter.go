@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"container/heap"
 	"encoding/binary"
 	"errors"
@@ -14,14 +15,33 @@ import (
 const (
 	sortBytes  = 48 << 20 // that are sorted in memory; what is more goes to files
 	mergeBytes = 64 << 10 // that are read ahead in each file
+
+	headLength   = 8       // bytes before each entry: the lengths of its id and of the rest
+	maxEntrySize = 1 << 20 // more than an id in any database is long
 )
 
-// sorter sorts facts of any number in memory that is bounded, by files of sorted runs. The files are gone when it is closed; where the
+var errDamaged = errors.New("a sorted file of the audit is damaged")
+
+// idOf and restOf are the parts of an entry.
+func idOf(entry []byte) []byte {
+	return entry[headLength : headLength+binary.BigEndian.Uint32(entry)]
+}
+
+func restOf(entry []byte) []byte { return entry[headLength+binary.BigEndian.Uint32(entry):] }
+
+func compareEntries(a, b []byte) int {
+	if c := bytes.Compare(idOf(a), idOf(b)); c != 0 {
+		return c
+	}
+	return bytes.Compare(restOf(a), restOf(b))
+}
+
+// sorter sorts entries, each an id and what is said of it, of any number in memory that is bounded, by files of sorted runs. The files are gone when it is closed; where the
 // system allows it they have no name at all, so that a process that is killed leaves none behind.
 type sorter struct {
 	dir   string
 	limit int
-	arena []byte   // encoded facts, one behind the other
+	arena []byte   // entries, one behind the other
 	index []uint32 // where each begins
 	runs  []*os.File
 }
@@ -30,29 +50,32 @@ func newSorter(dir string, limit int) *sorter {
 	return &sorter{dir: dir, limit: limit, arena: make([]byte, 0, limit)} // one that grows would leave as much behind
 }
 
-// add takes a fact.
-func (s *sorter) add(f *fact) error {
-	size := f.size()
-	if size > maxFactSize {
-		return fmt.Errorf("an id has %d bytes, at most %d can be compared: the query of effects returns something else than ids", len(f.id), maxFactSize)
+// add takes an entry.
+func (s *sorter) add(id string, rest []byte) error {
+	size := headLength + len(id) + len(rest)
+	if size > maxEntrySize {
+		return fmt.Errorf("an id has %d bytes, at most %d can be compared: the query of effects returns something else than ids", len(id), maxEntrySize)
 	}
 	if len(s.arena)+size > s.limit && len(s.index) > 0 {
 		if err := s.spill(); err != nil {
 			return err
 		}
 	}
-	s.index = append(s.index, uint32(len(s.arena))) //nolint:gosec // the arena is smaller
-	s.arena = f.append(s.arena)
+	s.index = append(s.index, uint32(len(s.arena)))                     //nolint:gosec // the arena is smaller
+	s.arena = binary.BigEndian.AppendUint32(s.arena, uint32(len(id)))   //nolint:gosec // see above
+	s.arena = binary.BigEndian.AppendUint32(s.arena, uint32(len(rest))) //nolint:gosec // see above
+	s.arena = append(append(s.arena, id...), rest...)
 	return nil
 }
 
-func (s *sorter) at(begin uint32) []byte {
-	length := binary.BigEndian.Uint32(s.arena[begin:])
-	return s.arena[begin : begin+idLength+length+restLength]
+func sizeOf(head []byte) int {
+	return headLength + int(binary.BigEndian.Uint32(head)) + int(binary.BigEndian.Uint32(head[headLength/2:]))
 }
 
+func (s *sorter) at(begin uint32) []byte { return s.arena[begin:][:sizeOf(s.arena[begin:])] }
+
 func (s *sorter) sort() {
-	slices.SortFunc(s.index, func(a, b uint32) int { return compareFacts(s.at(a), s.at(b)) })
+	slices.SortFunc(s.index, func(a, b uint32) int { return compareEntries(s.at(a), s.at(b)) })
 }
 
 // spill writes what is in memory to a file.
@@ -77,8 +100,8 @@ func (s *sorter) spill() error {
 	return nil
 }
 
-// each calls f for all facts in their order.
-func (s *sorter) each(f func(fact) error) error {
+// each calls f for all entries in their order. The bytes are f's until it returns.
+func (s *sorter) each(f func(id, rest []byte) error) error {
 	if len(s.runs) > 0 {
 		if err := s.spill(); err != nil {
 			return err
@@ -88,11 +111,7 @@ func (s *sorter) each(f func(fact) error) error {
 	}
 	s.sort()
 	for _, begin := range s.index {
-		decoded, err := decodeFact(s.at(begin))
-		if err == nil {
-			err = f(decoded)
-		}
-		if err != nil {
+		if err := f(idOf(s.at(begin)), restOf(s.at(begin))); err != nil {
 			return err
 		}
 	}
@@ -100,7 +119,7 @@ func (s *sorter) each(f func(fact) error) error {
 }
 
 // merge reads all files at once.
-func (s *sorter) merge(f func(fact) error) error {
+func (s *sorter) merge(f func(id, rest []byte) error) error {
 	var all runs
 	for _, file := range s.runs {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -116,10 +135,7 @@ func (s *sorter) merge(f func(fact) error) error {
 	}
 	heap.Init(&all)
 	for len(all) > 0 {
-		decoded, err := decodeFact(all[0].head)
-		if err == nil {
-			err = f(decoded)
-		}
+		err := f(idOf(all[0].head), restOf(all[0].head))
 		if err == nil {
 			err = all[0].next()
 		}
@@ -150,22 +166,25 @@ func (s *sorter) close() error {
 // run is a file that is being merged.
 type run struct {
 	reader *bufio.Reader
-	head   []byte // the fact that is next; nil at the end
+	head   []byte // the entry that is next; nil at the end
 	buffer []byte
 }
 
 func (r *run) next() error {
-	var length [idLength]byte
-	if _, err := io.ReadFull(r.reader, length[:]); err != nil {
+	r.buffer = slices.Grow(r.buffer[:0], headLength)[:headLength]
+	if _, err := io.ReadFull(r.reader, r.buffer); err != nil {
 		r.head = nil
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		return fmt.Errorf("read a sorted file: %w", err)
 	}
-	size := idLength + int(binary.BigEndian.Uint32(length[:])) + restLength
-	r.buffer = append(slices.Grow(r.buffer[:0], size), length[:]...)[:size]
-	if _, err := io.ReadFull(r.reader, r.buffer[idLength:]); err != nil {
+	size := sizeOf(r.buffer)
+	if size > maxEntrySize {
+		return errDamaged
+	}
+	r.buffer = slices.Grow(r.buffer, size-headLength)[:size]
+	if _, err := io.ReadFull(r.reader, r.buffer[headLength:]); err != nil {
 		return fmt.Errorf("read a sorted file: %w", err)
 	}
 	r.head = r.buffer
@@ -176,7 +195,7 @@ func (r *run) next() error {
 type runs []*run
 
 func (r runs) Len() int           { return len(r) }
-func (r runs) Less(i, j int) bool { return compareFacts(r[i].head, r[j].head) < 0 }
+func (r runs) Less(i, j int) bool { return compareEntries(r[i].head, r[j].head) < 0 }
 func (r runs) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
 func (r *runs) Push(x any)        { *r = append(*r, x.(*run)) } //nolint:forcetypeassert // by package heap
 func (r *runs) Pop() any {

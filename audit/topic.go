@@ -3,8 +3,8 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"time"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
@@ -14,61 +14,50 @@ import (
 // readAtOnce is how many partitions are read side by side. Each holds a fetch of 1 MiB.
 const readAtOnce = 3
 
-// log is the topic, and what the group has committed of it.
+// log is the topic.
 type log struct {
-	reader     *topicwindow.Reader
-	committed  map[int32]int64
-	partitions []*Partition
+	reader  *topicwindow.Reader
+	numbers []int32 // of the partitions
+	parts   []*Part // of them that are read
 }
 
-// openLog looks at the committed offsets before it looks at anything else.
-func openLog(ctx context.Context, cluster *topicwindow.Cluster, cfg *Config) (*log, error) {
-	reader, err := cluster.Topic(cfg.Topic)
+func openLog(cluster *topicwindow.Cluster, topic string) (*log, error) {
+	reader, err := cluster.Topic(topic)
 	if err != nil {
 		return nil, err
 	}
 	numbers, err := reader.Partitions()
+	return &log{reader: reader, numbers: numbers}, err
+}
+
+// choose looks up what is to be read.
+func (l *log) choose(ctx context.Context, from, to time.Time, offsets map[int32]topicwindow.Range) error {
+	ranges, err := l.reader.Windows(ctx, l.numbers, from, to, offsets)
 	if err != nil {
-		return nil, err
-	}
-	l := &log{reader: reader}
-	if l.committed, err = cluster.Committed(cfg.Group, cfg.Topic, numbers); err != nil {
-		return nil, err
-	}
-	if len(l.committed) == 0 {
-		return nil, fmt.Errorf("the group %q has committed no offset of the topic %q: check both names", cfg.Group, cfg.Topic)
-	}
-	ranges, err := reader.Windows(ctx, numbers, cfg.From, cfg.To, cfg.offsets())
-	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, rg := range ranges {
-		whole, err := reader.Log(ctx, rg.Partition)
+		whole, err := l.reader.Log(ctx, rg.Partition)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		committed, ok := l.committed[rg.Partition]
-		if !ok {
-			committed = -1
-		}
-		l.partitions = append(l.partitions, &Partition{Partition: rg.Partition, From: rg.From, To: rg.To, Committed: committed, End: whole.To})
+		l.parts = append(l.parts, &Part{Partition: rg.Partition, From: rg.From, To: rg.To, End: whole.To})
 	}
-	return l, nil
+	return nil
 }
 
 // window reads the messages of the window.
-func (l *log) window(ctx context.Context, a *audit) error {
+func (l *log) window(ctx context.Context, g *gatherer, unreadable func(topicwindow.Range, error), each func(*topicwindow.Record) error) error {
 	var total int64
-	for _, p := range l.partitions {
+	for _, p := range l.parts {
 		total += p.To - p.From
 	}
-	a.step("messages", total)
-	return l.each(ctx, func(ctx context.Context, p *Partition) error {
+	g.step("messages", total)
+	return l.each(ctx, func(ctx context.Context, p *Part) error {
 		rg := topicwindow.Range{Partition: p.Partition, From: p.From, To: p.To}
-		at, err := l.read(ctx, rg, a.unreadable, func(rec *topicwindow.Record) error {
+		at, err := l.read(ctx, rg, unreadable, func(rec *topicwindow.Record) error {
 			p.Messages++
-			f := a.messageFact(rec)
-			return a.add(ctx, &f)
+			return each(rec)
 		})
 		p.To, p.Unread = at, rg.To-at
 		return err
@@ -76,32 +65,28 @@ func (l *log) window(ctx context.Context, a *audit) error {
 }
 
 // tail reads what has come behind the window and is not committed: what stands there comes again.
-func (l *log) tail(ctx context.Context, a *audit) error {
-	return l.each(ctx, func(ctx context.Context, p *Partition) error {
+func (l *log) tail(ctx context.Context, committed map[int32]int64, each func(*topicwindow.Record) error) error {
+	return l.each(ctx, func(ctx context.Context, p *Part) error {
 		whole, err := l.reader.Log(ctx, p.Partition)
 		if err != nil {
 			return err
 		}
-		rg := topicwindow.Range{Partition: p.Partition, From: max(p.To+p.Unread, p.Committed, whole.From), To: whole.To}
+		rg := topicwindow.Range{Partition: p.Partition, From: max(p.To+p.Unread, committed[p.Partition], whole.From), To: whole.To}
 		if rg.From >= rg.To {
 			return nil
 		}
-		_, err = l.read(ctx, rg, func(topicwindow.Range, error) {}, func(rec *topicwindow.Record) error {
-			f := a.messageFact(rec)
-			f.kind = factReturns
-			return a.add(ctx, &f)
-		})
+		_, err = l.read(ctx, rg, func(topicwindow.Range, error) {}, each)
 		return err
 	})
 }
 
 // each calls f for the partitions, a few at once. The first error ends all.
-func (l *log) each(ctx context.Context, f func(ctx context.Context, p *Partition) error) error {
+func (l *log) each(ctx context.Context, f func(ctx context.Context, p *Part) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	places := make(chan struct{}, readAtOnce)
 	var running sync.WaitGroup
-	for _, p := range l.partitions {
+	for _, p := range l.parts {
 		running.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
@@ -183,8 +168,8 @@ func (a *audit) message(rec *topicwindow.Record) *consumer.Message {
 }
 
 // values reads the messages of the examples again.
-func (l *log) values(ctx context.Context, report *Report) error {
-	for _, found := range report.Found {
+func (l *log) values(ctx context.Context, all Found) error {
+	for _, found := range all {
 		for _, e := range found.Examples {
 			for i := range e.Places {
 				p := &e.Places[i]
