@@ -21,10 +21,7 @@ const dialTimeout = 30 * time.Second
 // db needs no more than SELECT on the tables, and can be a replica. Run takes one of its connections.
 func Run(ctx context.Context, kafka Kafka, db *sql.DB, cfg Config) (*Report, error) {
 	cfg, err := cfg.withDefaults()
-	if len(kafka.Brokers) == 0 {
-		err = errors.Join(err, errors.New("audit: Kafka.Brokers is empty: give the addresses of brokers"))
-	}
-	if err != nil {
+	if err = errors.Join(err, kafka.check()); err != nil {
 		return nil, err
 	}
 	a := &audit{cfg: cfg, report: newReport(), placed: map[[16]byte]bool{}, gatherer: newGatherer(cfg.TempDir, cfg.Rate, cfg.Progress)}

@@ -30,6 +30,14 @@ func (k *Kafka) security() topicwindow.Security {
 	return topicwindow.Security{TLS: k.TLS, Mechanism: k.Mechanism, User: k.User, Password: k.Password, Uncommitted: k.ReadUncommitted}
 }
 
+// check says what is wrong.
+func (k *Kafka) check() error {
+	if len(k.Brokers) == 0 {
+		return errors.New("audit: Kafka.Brokers is empty: give the addresses of brokers")
+	}
+	return nil
+}
+
 // Config says what is audited.
 type Config struct {
 	// Topic and Group are those of the service. Required.

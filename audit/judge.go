@@ -200,10 +200,12 @@ func (j *judge) find(kind Kind) {
 	})
 }
 
-func (f *fact) place() Place {
-	p := Place{Partition: f.partition, Offset: f.offset}
-	if f.flags&flagUntimed == 0 {
-		p.Time = time.UnixMilli(f.millis).UTC()
+func (f *fact) place() Place { return placeAt(f.partition, f.offset, f.millis, f.flags) }
+
+func placeAt(partition int32, offset, millis int64, flags byte) Place {
+	p := Place{Partition: partition, Offset: offset}
+	if flags&flagUntimed == 0 {
+		p.Time = time.UnixMilli(millis).UTC()
 	}
 	return p
 }

@@ -124,7 +124,15 @@ func (s *service) audit(t *testing.T) *audit.Report {
 // want fails the test unless exactly this was found: kinds, and the ids or places of each.
 func want(t *testing.T, what string, r *audit.Report, want map[audit.Kind][]string) {
 	t.Helper()
-	for kind, found := range r.Found {
+	wantFound(t, what, r.Found, want)
+	if r.Clean() != !slices.ContainsFunc(audit.Findings(), func(k audit.Kind) bool { return len(want[k]) > 0 }) {
+		t.Errorf("%s: Clean() = %v", what, r.Clean())
+	}
+}
+
+func wantFound(t *testing.T, what string, all audit.Found, want map[audit.Kind][]string) {
+	t.Helper()
+	for kind, found := range all {
 		var got []string
 		for _, e := range found.Examples {
 			id := e.Event
@@ -136,9 +144,6 @@ func want(t *testing.T, what string, r *audit.Report, want map[audit.Kind][]stri
 		if !slices.Equal(got, want[kind]) || found.Count != int64(len(got)) {
 			t.Errorf("%s: %s: found %q (%d), want %q", what, kind, got, found.Count, want[kind])
 		}
-	}
-	if r.Clean() != !slices.ContainsFunc(audit.Findings(), func(k audit.Kind) bool { return len(want[k]) > 0 }) {
-		t.Errorf("%s: Clean() = %v", what, r.Clean())
 	}
 }
 

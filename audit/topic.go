@@ -80,6 +80,41 @@ func (l *log) tail(ctx context.Context, committed map[int32]int64, each func(*to
 	})
 }
 
+// ends are those of the partitions.
+func (l *log) ends(ctx context.Context) (map[int32]int64, error) {
+	ends := map[int32]int64{}
+	for _, n := range l.numbers {
+		whole, err := l.reader.Log(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		ends[n] = whole.To
+	}
+	return ends, nil
+}
+
+var errFirst = errors.New("this is the first one")
+
+// begins is the time of the first message that is left in a partition, in milliseconds since 1970: 0 if none was deleted before it, the
+// present if none is left.
+func (l *log) begins(ctx context.Context, partition int32) (millis int64, err error) {
+	whole, err := l.reader.Log(ctx, partition)
+	if err != nil || whole.From == 0 {
+		return 0, err
+	}
+	millis = time.Now().UnixMilli()
+	_, err = l.read(ctx, whole, func(topicwindow.Range, error) {}, func(rec *topicwindow.Record) error {
+		if at := rec.Timestamp.UnixMilli(); at > 0 {
+			millis = at
+		}
+		return errFirst
+	})
+	if errors.Is(err, errFirst) {
+		err = nil
+	}
+	return millis, err
+}
+
 // each calls f for the partitions, a few at once. The first error ends all.
 func (l *log) each(ctx context.Context, f func(ctx context.Context, p *Part) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -157,9 +192,14 @@ func (a *audit) place(msg *consumer.Message) string {
 }
 
 func (a *audit) message(rec *topicwindow.Record) *consumer.Message {
+	m := messageOf(rec)
+	m.TopicID, m.Group, m.Consumer = a.log.reader.TopicID(), a.cfg.Group, a.cfg.Consumer
+	return m
+}
+
+func messageOf(rec *topicwindow.Record) *consumer.Message {
 	m := &consumer.Message{
 		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Key: rec.Key, Value: rec.Value, Timestamp: rec.Timestamp,
-		TopicID: a.log.reader.TopicID(), Group: a.cfg.Group, Consumer: a.cfg.Consumer,
 	}
 	for _, h := range rec.Headers {
 		m.Headers = append(m.Headers, consumer.Header{Key: string(h.Key), Value: h.Value})

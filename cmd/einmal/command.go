@@ -31,6 +31,7 @@ var commands = []command{
 	groupShow,
 	messageShow,
 	replayCheck,
+	auditOutbox, // before its shorter name
 	auditTopic,
 	version,
 }
