@@ -130,7 +130,7 @@ func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
 	if err != nil {
 		return err
 	}
-	return b.events.Write(ctx, tx, outbox.Event{Topic: b.topic, Key: []byte(order.ID), Value: value})
+	return b.events.Write(ctx, tx, outbox.Event{ID: order.ID, Topic: b.topic, Key: []byte(order.ID), Value: value})
 }
 
 // newProviderClient returns a client that repeats a call, with its key, until the answer is definite. A transaction is open meanwhile:

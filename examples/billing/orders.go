@@ -114,7 +114,8 @@ func (s *orders) place(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r 
 	if err != nil {
 		return err
 	}
-	if err := s.events.Write(ctx, tx, outbox.Event{Topic: s.topic, Key: []byte(order.ID), Value: value}); err != nil {
+	// The event has the order's id, so that an audit finds what it has led to.
+	if err := s.events.Write(ctx, tx, outbox.Event{ID: order.ID, Topic: s.topic, Key: []byte(order.ID), Value: value}); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")

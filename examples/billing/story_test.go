@@ -46,6 +46,14 @@ func TestEveryOrderIsChargedOnce(t *testing.T) {
 		if !f.Exact() || f.Requests != 200 || f.Kills != 6 {
 			t.Error("not every request was one order, one charge, one payment and one receipt")
 		}
+		for _, r := range f.Audits {
+			if r.Recorded != 200 || r.Effects != 200 || r.Undecided != 0 {
+				t.Errorf("an audit says: %+v", r)
+			}
+		}
+		if len(f.Audits) != 2 {
+			t.Errorf("%d topics were audited, want 2", len(f.Audits))
+		}
 		// 60 requests are sent twice, without counting those that got no answer
 		if f.Sent < 260 || f.LostAnswers == 0 || f.Deliveries < 400 {
 			t.Error("not enough was repeated")
@@ -105,7 +113,7 @@ func TestStoriesSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"einmal       careful         plain", "requests                      30            30            30", "one payment at the provider", "provider charges", "careful: "} {
+	for _, want := range []string{"einmal       careful         plain", "requests                      30            30            30", "one payment at the provider", "provider charges", "careful: ", "audit                       orders.confirmed  payments.charged\nmessages"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q", want)
 		}

@@ -42,6 +42,9 @@ func TestChurn(t *testing.T) {
 				c.settle()
 				c.wantOnce()
 				c.wantTurns()
+				if c.audits == 0 {
+					t.Error("no audit beside it had an answer")
+				}
 				t.Log(c.story())
 			})
 		}
@@ -59,6 +62,8 @@ type crowd struct {
 	effects  int
 	grown    time.Time // when there were more effects than before
 	deeds    map[string]int
+	audit    time.Time // when the last one was
+	audits   int       // that had an answer
 }
 
 // visitor is a member, or the place of one that is gone.
@@ -93,7 +98,21 @@ func (c *crowd) churn(length time.Duration) {
 			}
 		}
 		c.deed(&c.members[rand.IntN(len(c.members))])
+		c.auditBeside()
 		time.Sleep(time.Duration(rand.ExpFloat64() * float64(pace))) // there is nothing to wait for: the moment is what is random
+	}
+}
+
+// auditBeside audits now and then, whatever state the members are in: what moves is never lost.
+func (c *crowd) auditBeside() {
+	c.t.Helper()
+	const every = 3 * time.Second
+	if time.Since(c.audit) < every {
+		return
+	}
+	c.audit = time.Now()
+	if _, err := c.audited(); err == nil {
+		c.audits++
 	}
 }
 
@@ -233,8 +252,8 @@ func (c *crowd) settle() {
 // story is what has happened.
 func (c *crowd) story() string {
 	repeated := query[int](c.world, `select sum(duplicates) from processed_event`)
-	return fmt.Sprintf("%v: %d messages, %d of them repetitions; %d redeliveries recognised; members: %v",
-		c.protocol, c.produced, c.again, repeated-c.again, c.deeds)
+	return fmt.Sprintf("%v: %d messages, %d of them repetitions; %d redeliveries recognised; %d audits beside it; members: %v",
+		c.protocol, c.produced, c.again, repeated-c.again, c.audits, c.deeds)
 }
 
 // turns makes the table of effects say of each one which of its lane was the last that it saw.

@@ -13,7 +13,9 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/einmal-go/einmal/audit"
 	"github.com/einmal-go/einmal/internal/servers"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/schema"
@@ -305,6 +307,7 @@ func (w *world) createTopicAgain(between func()) {
 // wantOnce checks that every event has taken effect once.
 func (w *world) wantOnce() {
 	w.t.Helper()
+	w.wantAudited()
 	rows, err := w.pool.Query(w.t.Context(), `select event, count(*) from effect group by event`)
 	must(w.t, err)
 	effects := map[string]int{}
@@ -329,6 +332,35 @@ func (w *world) wantOnce() {
 	}
 	if recorded := query[int](w, `select count(*) from processed_event`); recorded != len(w.ids) {
 		w.t.Errorf("%d events are recorded, want %d", recorded, len(w.ids))
+	}
+}
+
+// audited has package audit judge beside the watcher: from what Kafka and the database have, and nothing that the test knows. It works also
+// beside members that come and go; what it cannot look at then is no answer.
+func (w *world) audited() (*audit.Report, error) {
+	w.t.Helper()
+	db := stdlib.OpenDBFromPool(w.pool)
+	defer db.Close()
+	r, err := audit.Run(w.t.Context(), audit.Kafka{Brokers: w.b.Addrs}, db, audit.Config{
+		Topic: w.topic, Group: w.watchedGroup(), Effects: "select event from effect", TempDir: w.t.TempDir(),
+	})
+	if err == nil && !r.Clean() {
+		for _, kind := range audit.Findings() {
+			if found := r.Found[kind]; found.Count > 0 {
+				w.t.Errorf("the audit has found %d %s: %+v", found.Count, kind, found.Examples)
+			}
+		}
+	}
+	return r, err
+}
+
+// wantAudited checks that the audit finds nothing, and that each event of the topic has its fate.
+func (w *world) wantAudited() {
+	w.t.Helper()
+	r, err := w.audited()
+	must(w.t, err)
+	if r.Undecided != 0 || r.Recorded+r.Dead != r.Events || r.Effects != int64(query[int](w, `select count(*) from effect`)) {
+		w.t.Errorf("the audit is not sure: %+v", r)
 	}
 }
 

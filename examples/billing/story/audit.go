@@ -3,9 +3,13 @@ package story
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/einmal-go/einmal/audit"
 )
 
 // ledger is the table of a service in which each request must stand once.
@@ -29,8 +33,38 @@ type entries struct {
 	Cents     int64
 }
 
-// audit compares what the services' databases hold with what was ordered.
-func (s *Story) audit(ctx context.Context) (f Figures, err error) {
+// hop is a topic, and the service that consumes it with einmal. The query returns the id of an event for each of its effects.
+type hop struct {
+	topic, group, service, effects string
+}
+
+var hops = []hop{
+	{ordersTopic, billingGroup, billingService, `SELECT order_id FROM charge`},
+	{paymentsTopic, receiptsGroup, receiptService, `SELECT order_id FROM receipt`},
+}
+
+// auditHops has package audit look at what each service has made of its topic. It knows the topics, the groups and the tables, and nothing of
+// the services' code, nor of what was ordered.
+func (s *Story) auditHops(ctx context.Context) (reports []*audit.Report, err error) {
+	for _, h := range hops {
+		err := with(ctx, s.Databases.of(h.service), func(pool *pgxpool.Pool) error {
+			db := stdlib.OpenDBFromPool(pool)
+			defer db.Close()
+			r, err := audit.Run(ctx, audit.Kafka{Brokers: strings.Split(s.Brokers, ",")}, db, audit.Config{
+				Topic: s.topic(h.topic), Group: s.topic(h.group), Effects: h.effects,
+			})
+			reports = append(reports, r)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("audit %s: %w", h.topic, err)
+		}
+	}
+	return reports, nil
+}
+
+// count compares what the services' databases hold with what was ordered.
+func (s *Story) count(ctx context.Context) (f Figures, err error) {
 	requests := makeRequests(int(s.customers.made.Load()), s.Seed)
 	prices := priceList(requests)
 	f = Figures{Requests: len(requests), Expected: total(prices)}
@@ -52,7 +86,10 @@ func (s *Story) audit(ctx context.Context) (f Figures, err error) {
 		}
 		f.Duplicates += n
 	}
-	return f, nil
+	if s.Mode == Einmal { // the others keep no records
+		f.Audits, err = s.auditHops(ctx)
+	}
+	return f, err
 }
 
 func readLedger(ctx context.Context, database, table string) (list []entries, err error) {

@@ -98,6 +98,12 @@ func (s *Show) judge(columns []column) error {
 		columns[0].title = ""
 	}
 	printTable(s.Out, columns...)
+	for _, c := range columns {
+		if len(c.Audits) > 0 {
+			fmt.Fprintln(s.Out)
+			printAudits(s.Out, c.Audits)
+		}
+	}
 	fmt.Fprintln(s.Out)
 	for i, mode := range s.modes() {
 		f := columns[i].Figures

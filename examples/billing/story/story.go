@@ -115,7 +115,7 @@ func (s *Story) Tell(ctx context.Context) (f Figures, err error) {
 	if err := s.live(ctx, until); err != nil {
 		return f, err
 	}
-	f, err = s.audit(ctx)
+	f, err = s.count(ctx)
 	f.Kills, f.Sent, f.Replayed = int(s.dead.Load()), int(s.customers.sent.Load()), int(s.customers.replayed.Load())
 	return f, err
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/einmal-go/einmal/audit"
 )
 
 // Figures is what a story came to.
@@ -18,6 +20,7 @@ type Figures struct {
 	Duplicates  int   // of them: recognised by the dedup stores
 	Kills       int   // processes ended by SIGKILL
 	Ledgers     [4]Ledger
+	Audits      []*audit.Report // of the topics, in the order of hops; none if nobody has kept records
 }
 
 // Ledger is what a table comes to in which each request must stand once.
@@ -28,8 +31,13 @@ type Ledger struct {
 	Cents   int64 // of all rows
 }
 
-// Exact reports whether each request was taken, charged, paid and receipted once, and nothing else was.
+// Exact reports whether each request was taken, charged, paid and receipted once, and nothing else was; and whether the audits say so too.
 func (f Figures) Exact() bool {
+	for _, r := range f.Audits {
+		if !r.Clean() || r.Recorded != int64(f.Requests) || r.Events != r.Recorded {
+			return false
+		}
+	}
 	for _, l := range f.Ledgers {
 		if l.Doubled != 0 || l.Missing != 0 || l.Rows != f.Requests || l.Cents != f.Expected {
 			return false
@@ -107,6 +115,25 @@ func printTable(w io.Writer, columns ...column) {
 			fmt.Fprintf(w, "%14s", r.value(c.Figures))
 		}
 		fmt.Fprintln(w)
+	}
+}
+
+// printAudits prints what package audit has found, a column for each topic.
+func printAudits(w io.Writer, reports []*audit.Report) {
+	line := func(label string, value func(r *audit.Report) string) {
+		fmt.Fprintf(w, "%-26s", label)
+		for _, r := range reports {
+			fmt.Fprintf(w, "%18s", value(r))
+		}
+		fmt.Fprintln(w)
+	}
+	line("audit", func(r *audit.Report) string { return r.Topic[strings.Index(r.Topic, ".")+1:] })
+	line("messages", func(r *audit.Report) string { return thousands(r.Messages) })
+	line("events", func(r *audit.Report) string { return thousands(r.Events) })
+	line("recorded", func(r *audit.Report) string { return thousands(r.Recorded) })
+	line("effects", func(r *audit.Report) string { return thousands(r.Effects) })
+	for _, kind := range append(audit.Findings(), audit.Repeated) {
+		line(strings.ReplaceAll(string(kind), "_", " "), func(r *audit.Report) string { return thousands(r.Found[kind].Count) })
 	}
 }
 

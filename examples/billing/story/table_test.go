@@ -2,8 +2,11 @@ package story
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/einmal-go/einmal/audit"
 )
 
 var (
@@ -104,6 +107,41 @@ func TestExact(t *testing.T) {
 			if f.Exact() {
 				t.Errorf("%+v is exact", f.Ledgers)
 			}
+		}
+	}
+}
+
+// What an audit has found breaks the promise too, and so does an event that it has not seen.
+func TestExactWithAudits(t *testing.T) {
+	t.Parallel()
+	report := func(edit func(*audit.Report)) *audit.Report {
+		r := &audit.Report{Topic: "einmal-billing-x.orders.confirmed", Messages: 1003, Events: 1000, Recorded: 1000, Effects: 1000, Found: audit.Found{}}
+		for _, kind := range slices.Concat(audit.Findings(), audit.Notes()) {
+			r.Found[kind] = &audit.Finding{}
+		}
+		edit(r)
+		return r
+	}
+	for _, c := range []struct {
+		edit  func(*audit.Report)
+		exact bool
+	}{
+		{func(r *audit.Report) { r.Found[audit.Repeated].Count = 3 }, true},
+		{func(r *audit.Report) { r.Found[audit.Lost].Count = 1 }, false},
+		{func(r *audit.Report) { r.Recorded, r.Events = 999, 999 }, false},
+		{func(r *audit.Report) { r.Events++ }, false},
+	} {
+		f := good
+		f.Audits = []*audit.Report{report(func(*audit.Report) {}), report(c.edit)}
+		if f.Exact() != c.exact {
+			t.Errorf("%+v: Exact() = %v", f.Audits[1], f.Exact())
+		}
+	}
+	var b strings.Builder
+	printAudits(&b, []*audit.Report{report(func(r *audit.Report) { r.Found[audit.Lost].Count = 7 })})
+	for _, want := range []string{"audit                       orders.confirmed\n", "recorded                               1,000\n", "lost                                       7\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("there is no line %q:\n%s", want, b.String())
 		}
 	}
 }
