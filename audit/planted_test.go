@@ -33,6 +33,7 @@ type service struct {
 	*serverstest.Broker
 	topic, group string
 	dialect      schema.Dialect
+	url          string
 	db           *sql.DB
 	cfg          audit.Config
 }
@@ -40,14 +41,14 @@ type service struct {
 func newService(t *testing.T, b *serverstest.Broker, dialect schema.Dialect) *service {
 	t.Helper()
 	s := &service{Broker: b, topic: b.Topic(t, 2), group: serverstest.Group(t), dialect: dialect}
-	var driver, url string
+	var driver string
 	if dialect == schema.Postgres {
-		driver, url = "pgx", serverstest.DatabaseURL(t)
+		driver, s.url = "pgx", serverstest.DatabaseURL(t)
 	} else {
-		driver, url = "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)"
+		driver, s.url = "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)"
 	}
 	var err error
-	if s.db, err = sql.Open(driver, url); err != nil {
+	if s.db, err = sql.Open(driver, s.url); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.db.Close() })
@@ -291,6 +292,69 @@ func TestEachDamage(t *testing.T) {
 					want(t, d.name+", without effects", s.audit(t), blind)
 				})
 			})
+		}
+	})
+}
+
+// run has a real chain handle the events that finished only writes, in an order, by transactions of one or of many messages.
+func (s *service) run(t *testing.T, order consumer.Order, group int) {
+	t.Helper()
+	var messages []*sarama.ProducerMessage
+	for n := range 10 {
+		id := fmt.Sprintf("e%d", n)
+		messages = append(messages, s.message(int32(n%2), id, "value of "+id))
+	}
+	s.Produce(t, messages...)
+	handler := func(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
+		_, err := tx.ExecContext(ctx, "insert into charge (event_id) values ('"+msg.EventID+"')")
+		return err
+	}
+	topic := consumer.Topic{Order: order, Handler: middleware.Dedup(sqlstore.New(s.db, s.dialect, &sqlstore.Config{Group: group}), handler, nil)}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- consumer.Run(ctx, consumer.Config{
+			Brokers: s.Addrs, Group: s.group, Logger: slog.New(slog.DiscardHandler), Topics: map[string]consumer.Topic{s.topic: topic},
+		})
+	}()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if c := s.Committed(t, s.group, s.topic); c[0] == 5 && c[1] == 5 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the service has not finished")
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run of a real service, in each order of its messages and with and without groups, is clean, and what is planted in it then is found.
+func TestDamageAfterEachOrder(t *testing.T) {
+	t.Parallel()
+	eachDialect(t, func(t *testing.T, dialect schema.Dialect) {
+		b := serverstest.InProcess(t)
+		for _, order := range []consumer.Order{consumer.PartitionOrder, consumer.KeyOrder, consumer.Unordered} {
+			for _, group := range []int{1, 30} {
+				t.Run(fmt.Sprintf("%v, groups of %d", order, group), func(t *testing.T) {
+					t.Parallel()
+					s := newService(t, b, dialect)
+					s.run(t, order, group)
+					r := s.audit(t)
+					want(t, "before", r, nil)
+					if r.Recorded != 10 || r.Effects != 10 {
+						t.Errorf("%+v", r)
+					}
+					planted := map[audit.Kind][]string{}
+					for _, d := range damages {
+						d.do(t, s)
+						planted[d.kind] = append(planted[d.kind], d.found)
+					}
+					want(t, "in the end", s.audit(t), planted)
+				})
+			}
 		}
 	})
 }

@@ -48,7 +48,7 @@ type topicAudit struct {
 }
 
 func (f *topicAudit) add(flags *flag.FlagSet) {
-	f.auditFlags.add(flags, "of the first message", "how long records are kept, as the janitor does. By default for ever")
+	f.auditFlags.add(flags, "of messages", "how long records are kept, as the janitor does. By default for ever")
 	flags.StringVar(&f.group, "group", "", "the consumer `group` of the service")
 	flags.StringVar(&f.consumer, "consumer", "", "the `consumer` whose records are meant. By default \"group/topic\"")
 	flags.StringVar(&f.id, "id", "header:"+consumer.DefaultEventIDHeader, "`where` the event's id is")

@@ -33,7 +33,7 @@ func (f *auditFlags) add(flags *flag.FlagSet, window, keep string) {
 	unlimited(flags)
 	f.kafka.add(flags)
 	flags.StringVar(&f.topic, "topic", "", "the `topic`")
-	flags.Var(&f.from, "from", "from this `time` on: 2026-01-02T15:04:05Z, or 36h for so long ago. By default from the beginning. It is that "+window)
+	flags.Var(&f.from, "from", "from this `time` on: 2026-01-02T15:04:05Z, or 36h for so long ago. By default from the beginning. The time is that "+window)
 	flags.Var(&f.to, "to", "up to this `time`, without it. By default to what is the end")
 	flags.DurationVar(&f.keep, "keep", 0, keep)
 	flags.Float64Var(&f.rate, "rate", 0, "read so many messages and rows a second at most. By default as many as it can")

@@ -125,6 +125,9 @@ func TestCommandsInDocuments(t *testing.T) {
 				}
 				command += " " + strings.Trim(words[1], ".,:;)")
 			}
+			if command == "audit" && len(words) > 1 && words[1] == "outbox" {
+				command += " outbox"
+			}
 			usage := helpOf(command)
 			if usage == "" {
 				if m[0][0] == '`' || strings.HasPrefix(m[0], "\neinmal") {
