@@ -23,8 +23,19 @@ func clientConfig() *sarama.Config {
 // unique names a topic and its group.
 func unique() string { return "einmal-bench-" + strings.ToLower(rand.Text()[:8]) }
 
-// withTopic makes a topic with messages in it, evenly spread, runs f, and deletes the topic.
-func withTopic(brokers []string, partitions int32, messages int, value func(i int) []byte, f func(topic string) error) (err error) {
+// withTopic makes a topic with messages in it, evenly spread, runs f, and deletes the topic. Message i has the id "<i>".
+func withTopic(brokers []string, partitions int32, messages int, value func(i int) []byte, f func(topic string) error) error {
+	id := func(i int) []byte { return fmt.Append(nil, i) }
+	return withEmptyTopic(brokers, partitions, func(topic string) error {
+		if err := fill(brokers, topic, partitions, messages, id, value); err != nil {
+			return fmt.Errorf("fill the topic: %w", err)
+		}
+		return f(topic)
+	})
+}
+
+// withEmptyTopic makes a topic, runs f, and deletes the topic.
+func withEmptyTopic(brokers []string, partitions int32, f func(topic string) error) (err error) {
 	topic := unique()
 	admin, err := sarama.NewClusterAdmin(brokers, clientConfig())
 	if err != nil {
@@ -35,17 +46,14 @@ func withTopic(brokers []string, partitions int32, messages int, value func(i in
 		return fmt.Errorf("create a topic: %w", err)
 	}
 	defer func() { err = errors.Join(err, admin.DeleteTopic(topic)) }()
-	if err := fill(brokers, topic, partitions, messages, value); err != nil {
-		return fmt.Errorf("fill the topic: %w", err)
-	}
 	return f(topic)
 }
 
 // keys is how many keys the messages have.
 const keys = 1000
 
-// fill produces the messages. Message i has the id "<i>", key i modulo keys, and goes to partition i modulo partitions.
-func fill(brokers []string, topic string, partitions int32, messages int, value func(i int) []byte) error {
+// fill produces the messages. Message i has key i modulo keys, and goes to partition i modulo partitions.
+func fill(brokers []string, topic string, partitions int32, messages int, id, value func(i int) []byte) error {
 	cfg := clientConfig()
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
@@ -62,7 +70,7 @@ func fill(brokers []string, topic string, partitions int32, messages int, value 
 		for i := from; i < min(from+batch, messages); i++ {
 			msgs = append(msgs, &sarama.ProducerMessage{
 				Topic: topic, Partition: int32(i) % partitions, Key: sarama.StringEncoder(fmt.Sprint("key-", i%keys)), Value: sarama.ByteEncoder(value(i)),
-				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, i)}},
+				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: id(i)}},
 			})
 		}
 		if err := producer.SendMessages(msgs); err != nil {

@@ -5,6 +5,7 @@
 //	go run ./cmd/bench consume   # no database: what the runner itself costs
 //	go run ./cmd/bench observe   # what tracing and metrics cost
 //	go run ./cmd/bench janitor   # what deleting old records costs a consumer
+//	go run ./cmd/bench audit     # how long an audit of a large topic takes, and its memory
 package main
 
 import (
@@ -27,6 +28,7 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
        bench idempotency [flags]  requests with an Idempotency-Key, beside the same handler without it
        bench observe [flags]   the full chain and an empty handler, with and without tracing and metrics
        bench janitor [flags]   the full chain beside a janitor that works off a backlog
+       bench audit [flags]     how long an audit of a large topic takes, and how much memory
 `
 
 var benchmarks = map[string]func(ctx context.Context, args []string) error{
@@ -39,6 +41,7 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"outbox":  outboxBench,
 	"janitor": sweeps,
 	"observe": observe,
+	"audit":   auditBench,
 
 	"idempotency": idempotencyBench,
 }
