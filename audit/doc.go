@@ -12,5 +12,6 @@
 // Each is written to sorted files, and one pass over all of them, in the order of the ids, says what fits and what does not. The order of
 // reading is what makes it right beside running traffic: what moves meanwhile is undecided, never lost.
 //
-// It writes nothing to the database, joins no group and commits no offset. The command einmal audit is made of it.
+// It writes nothing to the database, joins no group and commits no offset. Outbox does the same for what relays have sent. The commands
+// einmal audit and einmal audit outbox are made of them.
 package audit

@@ -40,15 +40,20 @@ type service struct {
 
 func newService(t *testing.T, b *serverstest.Broker, dialect schema.Dialect) *service {
 	t.Helper()
-	s := &service{Broker: b, topic: b.Topic(t, 2), group: serverstest.Group(t), dialect: dialect}
-	var driver string
 	if dialect == schema.Postgres {
-		driver, s.url = "pgx", serverstest.DatabaseURL(t)
-	} else {
-		driver, s.url = "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)"
+		return newServiceOn(t, b, dialect, serverstest.DatabaseURL(t))
 	}
+	return newServiceOn(t, b, dialect, "file:"+filepath.Join(t.TempDir(), "db")+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+}
+
+// drivers are those of the dialects.
+var drivers = map[schema.Dialect]string{schema.Postgres: "pgx", schema.SQLite: "sqlite"}
+
+func newServiceOn(t *testing.T, b *serverstest.Broker, dialect schema.Dialect, url string) *service {
+	t.Helper()
+	s := &service{Broker: b, topic: b.Topic(t, 2), group: serverstest.Group(t), dialect: dialect, url: url}
 	var err error
-	if s.db, err = sql.Open(driver, s.url); err != nil {
+	if s.db, err = sql.Open(drivers[dialect], url); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.db.Close() })
