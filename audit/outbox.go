@@ -218,7 +218,7 @@ type OutboxConfig struct {
 	From, To time.Time
 
 	// Keep is how long relays keep what they have sent, as outbox.Config.Keep: an event of the topic that is not older, and has no row,
-	// is WithoutRow. Defaults to 0: rows may be deleted at any time, as single-phase relays do by default, and no event is.
+	// is WithoutRow. Defaults to 0: rows may be deleted at once, as single-phase relays do by default, so that no event is WithoutRow.
 	Keep time.Duration
 
 	// Tables says where the table stands, as for the writers. Nil means outbox_event, on the search_path.

@@ -226,7 +226,7 @@ func TestOutboxToldApart(t *testing.T) {
 	}{
 		{"what waits, is blocked or discarded", func(t *testing.T, s *sender) {
 			t.Helper()
-			s.exec(t, `insert into outbox_event (event_id, topic, partition_key, status) select v.*, $1, 'z', v.column1 from (values ('PENDING'), ('PUBLISHING'), ('BLOCKED'), ('DEAD')) v`, s.topic)
+			s.exec(t, `insert into outbox_event (event_id, topic, partition_key, status) select v.column1, $1::text, 'z'::bytea, v.column1 from (values ('PENDING'), ('PUBLISHING'), ('BLOCKED'), ('DEAD')) v`, s.topic)
 		}, func(r *audit.OutboxReport) bool {
 			return r.Waiting == 2 && r.Blocked == 1 && r.Discarded == 1 && r.Rows == 44
 		}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestAuditOutbox(t *testing.T) {
 	exec(t, url, "delete from outbox_event where event_id in ('e3')")
 	check("-keep", "1h").want(t, exitOK, "behind a later one of the key  0")
 	exec(t, url, "delete from outbox_event where event_id = 'e1'")
-	check().want(t, exitOK, "without a row")
+	check().want(t, exitOK, "1 events have no row. Say by -keep")
 	r := check("-keep", "1h")
 	r.want(t, exitNo, `"e1", partition 0 offset 1`)
 	if strings.Contains(r.out+r.errors, "secret") {
@@ -73,6 +74,59 @@ func TestAuditOutbox(t *testing.T) {
 		{"x", "takes no arguments"},
 	} {
 		check(strings.Fields(c.args)...).want(t, exitUsage, c.says)
+	}
+}
+
+var moments = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// The output that docs/audit.md explains is that of the command.
+func TestAuditOutputInDocument(t *testing.T) {
+	t.Parallel()
+	b, url := serverstest.InProcess(t), serverstest.DatabaseURL(t)
+	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)
+	topic, group := b.Topic(t, 1), serverstest.Group(t)
+	exec(t, url, "create table charge (event_id text not null); insert into charge values ('o-1'), ('o-2'), ('o-2'), ('o-4')")
+	exec(t, url, fmt.Sprintf("insert into processed_event (event_id, consumer_id) select id, '%s/%s' from unnest(array['o-1', 'o-2', 'o-4']) id", group, topic))
+	for n := range 4 {
+		b.Produce(t, &sarama.ProducerMessage{
+			Topic: topic, Timestamp: time.Now(), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, "o-", n+1)}},
+		})
+	}
+	commitOffset(t, b, group, topic, 4)
+	vars := map[string]string{envURL: url, envBrokers: strings.Join(b.Addrs, ",")}
+	r := withEnv(t, vars, "audit", "-topic", topic, "-group", group, "-effects", "select event_id from charge")
+	r.want(t, exitNo)
+	text, err := os.ReadFile("../../docs/audit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(moments.ReplaceAllString(string(text), "time"), "```text\n"+moments.ReplaceAllString(r.out, "time")+"```") {
+		t.Errorf("docs/audit.md does not have:\n%s", r.out)
+	}
+}
+
+// commitOffset commits an offset of partition 0.
+func commitOffset(t *testing.T, b *serverstest.Broker, group, topic string, offset int64) {
+	t.Helper()
+	cfg := sarama.NewConfig()
+	cfg.Version = sarama.V3_6_0_0
+	client, err := sarama.NewClient(b.Addrs, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	offsets, err := sarama.NewOffsetManagerFromClient(group, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := offsets.ManagePartition(topic, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.MarkOffset(offset, "")
+	p.AsyncClose()
+	if err := offsets.Close(); err != nil { // commits
+		t.Fatal(err)
 	}
 }
 

@@ -80,6 +80,9 @@ func (f *auditFlags) printOutbox(to io.Writer, r *audit.OutboxReport) error {
 	if err := f.printFound(to, w, append(audit.OutboxFindings(), audit.OutboxNotes()...), r.Found); err != nil {
 		return err
 	}
+	if f.keep == 0 && r.Swept > 0 {
+		fmt.Fprintf(to, "\n%d events have no row. Say by -keep how long relays keep rows, so that those are found which should have one.\n", r.Swept)
+	}
 	if r.Published == 0 {
 		fmt.Fprintf(to, "\nNo row of the topic %q was marked as PUBLISHED in that window: nothing was checked. Relays keep rows for their Config.Keep.\n", plain(r.Topic))
 	}
