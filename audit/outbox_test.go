@@ -338,7 +338,7 @@ func TestOutboxThatCannotBeAudited(t *testing.T) {
 		{func(c *audit.OutboxConfig) { c.Topic += "x" }, s.topic + "x"},
 		{func(c *audit.OutboxConfig) { c.Keep = -1 }, "OutboxConfig.Keep is -1ns"},
 		{func(c *audit.OutboxConfig) { c.Rate = -1 }, "OutboxConfig.Rate is -1"},
-		{func(c *audit.OutboxConfig) { c.From, c.To = time.Now(), time.Now().Add(-1) }, "From is not before To"},
+		{func(c *audit.OutboxConfig) { c.From = time.Now(); c.To = c.From.Add(-1) }, "From is not before To"},
 		{func(c *audit.OutboxConfig) {
 			c.Tables = &schema.Config{Tables: map[string]string{"outbox_event": "nothing"}}
 		}, `there is no table "nothing"`},

@@ -96,26 +96,7 @@ func (s *service) message(partition int32, id, value string) *sarama.ProducerMes
 // commit commits an offset, as a tool or a wrong hand does.
 func (s *service) commit(t *testing.T, partition int32, offset int64) {
 	t.Helper()
-	cfg := sarama.NewConfig()
-	cfg.Version = sarama.V3_6_0_0
-	client, err := sarama.NewClient(s.Addrs, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	coordinator, err := client.Coordinator(s.group)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: s.group, ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
-	req.AddBlock(s.topic, partition, offset, 0, "")
-	res, err := coordinator.CommitOffset(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code := res.Errors[s.topic][partition]; code != sarama.ErrNoError {
-		t.Fatal(code)
-	}
+	s.Commit(t, s.group, s.topic, partition, offset)
 }
 
 func (s *service) audit(t *testing.T) *audit.Report {

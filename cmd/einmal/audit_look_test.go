@@ -92,7 +92,7 @@ func TestAuditOutputInDocument(t *testing.T) {
 			Topic: topic, Timestamp: time.Now(), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, "o-", n+1)}},
 		})
 	}
-	commitOffset(t, b, group, topic, 4)
+	b.Commit(t, group, topic, 0, 4)
 	vars := map[string]string{envURL: url, envBrokers: strings.Join(b.Addrs, ",")}
 	r := withEnv(t, vars, "audit", "-topic", topic, "-group", group, "-effects", "select event_id from charge")
 	r.want(t, exitNo)
@@ -102,31 +102,6 @@ func TestAuditOutputInDocument(t *testing.T) {
 	}
 	if !strings.Contains(moments.ReplaceAllString(string(text), "time"), "```text\n"+moments.ReplaceAllString(r.out, "time")+"```") {
 		t.Errorf("docs/audit.md does not have:\n%s", r.out)
-	}
-}
-
-// commitOffset commits an offset of partition 0.
-func commitOffset(t *testing.T, b *serverstest.Broker, group, topic string, offset int64) {
-	t.Helper()
-	cfg := sarama.NewConfig()
-	cfg.Version = sarama.V3_6_0_0
-	client, err := sarama.NewClient(b.Addrs, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	offsets, err := sarama.NewOffsetManagerFromClient(group, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := offsets.ManagePartition(topic, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.MarkOffset(offset, "")
-	p.AsyncClose()
-	if err := offsets.Close(); err != nil { // commits
-		t.Fatal(err)
 	}
 }
 

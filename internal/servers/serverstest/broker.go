@@ -203,6 +203,29 @@ func (b *Broker) Committed(t testing.TB, group, topic string) map[int32]int64 {
 	return committed
 }
 
+// Commit commits an offset for a group that has no members, as a tool does.
+func (b *Broker) Commit(t testing.TB, group, topic string, partition int32, offset int64) {
+	t.Helper()
+	client, err := sarama.NewClient(b.Addrs, config())
+	if err != nil {
+		t.Fatalf("%s: %v", b.Kind, err)
+	}
+	defer func() { _ = client.Close() }()
+	coordinator, err := client.Coordinator(group)
+	if err != nil {
+		t.Fatalf("commit an offset of %s: %v", group, err)
+	}
+	req := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: group, ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
+	req.AddBlock(topic, partition, offset, 0, "")
+	res, err := coordinator.CommitOffset(req)
+	if err != nil {
+		t.Fatalf("commit an offset of %s: %v", group, err)
+	}
+	if code := res.Errors[topic][partition]; code != sarama.ErrNoError {
+		t.Fatalf("commit an offset of %s: %v", group, code)
+	}
+}
+
 func offsetIn(r *sarama.OffsetFetchResponse, topic string, partition int32) int64 {
 	block := r.GetBlock(topic, partition)
 	if block == nil || block.Err != sarama.ErrNoError {
