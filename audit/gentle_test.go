@@ -24,7 +24,7 @@ func contents(t *testing.T, db *sql.DB, tables ...string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, table := range tables {
-		rows, err := db.QueryContext(t.Context(), "select * from "+table+" order by 1, 2, 3")
+		rows, err := db.QueryContext(t.Context(), "select * from "+table+" order by 1, 2, 3") //nolint:unqueryvet // all columns there are
 		if err != nil {
 			t.Fatal(err)
 		}
