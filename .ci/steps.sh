@@ -128,6 +128,17 @@ compat() {
 	go mod tidy -diff
 }
 
+# service: the module of examples/service, on the servers of the run
+service() {
+	# shellcheck source=/dev/null
+	. "$work/servers.env"
+	cd examples/service || return
+	go vet ./...
+	"$(go_tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$golangci_version")" run ./...
+	go test ./...
+	go mod tidy -diff
+}
+
 # in_japanese: the suites of stores, tables and janitor on a PostgreSQL that speaks another language and writes times in another way
 in_japanese() {
 	local pid rc=0
