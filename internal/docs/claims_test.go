@@ -30,6 +30,23 @@ var stated = []struct{ dir, constant, value, document, says string }{
 	{"idempotency", "maxUnpacked", "16 << 20", "docs/http-rules.md", "up to 16 MiB"},
 	{"internal/redact", "leastPiece", "12", "docs/security.md", "fewer than 12 bytes"},
 	{"middleware", "maxErrorText", "1024", "CHANGELOG.md", "1,024 bytes"},
+	{"consumer", "DefaultDrainTimeout", "8 * time.Second", "docs/status.md", "| 8 + 12 s |"},
+	{"consumer", "cancelGrace", "time.Second", "docs/status.md", "1 s for handlers to roll back"},
+	{"consumer", "commitTimeout", "2 * time.Second", "docs/status.md", "2 s for the last commit"},
+	{"consumer", "stopGrace", "3 * time.Second", "docs/status.md", "3 s each for the coordinator"},
+	{"consumer", "closeTimeout", "3 * time.Second", "docs/status.md", "for leaving, and for the connections"},
+	{"consumer", "sessionTimeout", "20 * time.Second", "docs/status.md", "session time-out (20 s)"},
+	{"consumer", "sessionTimeout", "20 * time.Second", "docs/cloud.md", "session time-out is 20 s"},
+	{"consumer", "DefaultStartTimeout", "30 * time.Second", "docs/status.md", "`StartTimeout` (30 s)"},
+	{"outbox", "DefaultPublishTimeout", "5 * time.Second", "docs/status.md", "| 5 + 10 s |"},
+	{"outbox", "sqlTimeout", "10 * time.Second", "docs/status.md", "10 s for the database"},
+	{"consumer", "DefaultWorkers", "16", "docs/sizing.md", "it is 16 unless you say otherwise"},
+	{"consumer", "defaultBytes", "256 << 20", "docs/sizing.md", "256 MiB unless you say otherwise"},
+	{"consumer", "defaultPartitionBytes", "16 << 20", "docs/sizing.md", "16 MiB for each partition"},
+	{"outbox", "DefaultBatchBytes", "8 << 20", "docs/sizing.md", "up to 8 MiB"},
+	{"outbox", "DefaultWorkers", "2", "docs/sizing.md", "2 + 2 by default"},
+	{"idempotency", "DefaultBeginTimeout", "5 * time.Second", "docs/cloud.md", "`BeginTimeout`, 5 s"},
+	{"dedupstore/internal/record", "defaultCommitTimeout", "5 * time.Second", "docs/cloud.md", "`CommitTimeout`, 5 s"},
 }
 
 // TestStatedNumbers checks that they are what the code has.
