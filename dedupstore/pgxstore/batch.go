@@ -39,18 +39,25 @@ var (
 
 // NewBatch returns a BatchStore on pool, as New returns a Store. Without Config.Group it saves a round trip per message at most.
 func NewBatch(pool *pgxpool.Pool, cfg *Config) *BatchStore {
+	s := &BatchStore{store: ungrouped(pool, cfg)}
+	s.store.invalid = errors.Join(s.store.invalid, validMode(pool))
+	if s.store.cfg.Group > 1 {
+		s.groups = gather.New(&batchGroups{groups{store: s.store}}, s.store.gathering(true))
+	}
+	return s
+}
+
+// ungrouped returns a Store whose calls somebody else gathers.
+func ungrouped(pool *pgxpool.Pool, cfg *Config) *Store {
 	var single Config
 	if cfg != nil {
 		single = *cfg
 	}
 	size := single.Group
 	single.Group = 0
-	s := &BatchStore{store: New(pool, &single)}
-	s.store.cfg.Group = size
-	s.store.invalid = errors.Join(s.store.invalid, s.store.cfg.Validate(), validMode(pool))
-	if size > 1 {
-		s.groups = gather.New(&batchGroups{groups{store: s.store}}, s.store.gathering(pool, true))
-	}
+	s := New(pool, &single)
+	s.cfg.Group = size
+	s.invalid = errors.Join(s.invalid, s.cfg.Validate())
 	return s
 }
 
@@ -148,7 +155,7 @@ type batchTx struct {
 
 // Run implements gather.Transaction.
 func (tx *batchTx) Run(ctx context.Context, place int, fn func(context.Context, *pgx.Batch) error) (err error) {
-	tx.queued[place], err = tx.store.collect(context.WithValue(ctx, inGroup{tx.store}, true), place, fn)
+	tx.queued[place], err = tx.store.collect(tx.store.inside(ctx), place, fn)
 	return err
 }
 

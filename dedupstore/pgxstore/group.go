@@ -33,6 +33,11 @@ type inGroup struct{ store *Store }
 // nested reports whether ctx is that of a function that runs in a group of the store.
 func (s *Store) nested(ctx context.Context) bool { return ctx.Value(inGroup{s}) != nil }
 
+// inside marks ctx as that of such a function.
+func (s *Store) inside(ctx context.Context) context.Context {
+	return context.WithValue(ctx, inGroup{s}, true)
+}
+
 // Group implements dedupstore.Grouper.
 func (s *Store) Group() int { return s.cfg.Group }
 
@@ -191,7 +196,7 @@ func (tx *groupTx) record(ctx context.Context, keys []dedupstore.Key) (fresh []b
 // Run implements gather.Transaction.
 func (tx *groupTx) Run(ctx context.Context, _ int, fn func(context.Context, pgx.Tx) error) error {
 	tx.ran++
-	return tx.store.run(context.WithValue(ctx, inGroup{tx.store}, true), tx.tx, tx.began, func(ctx context.Context, guarded pgx.Tx) error {
+	return tx.store.run(tx.store.inside(ctx), tx.tx, tx.began, func(ctx context.Context, guarded pgx.Tx) error {
 		return fn(ctx, &groupedTx{guarded})
 	})
 }

@@ -50,16 +50,16 @@ func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	}
 	s.places = record.PlacesOf(pool, poolSize, s.cfg.Logger)
 	if s.cfg.Group > 1 {
-		s.groups = gather.New(&groups{store: s}, s.gathering(pool, false))
+		s.groups = gather.New(&groups{store: s}, s.gathering(false))
 	}
 	return s
 }
 
 // gathering is how the store's calls are gathered.
-func (s *Store) gathering(pool *pgxpool.Pool, atOnce bool) gather.Config {
+func (s *Store) gathering(atOnce bool) gather.Config {
 	side := 1
-	if pool != nil {
-		side = max(1, int(pool.Config().MaxConns)-1)
+	if s.pool != nil {
+		side = max(1, int(s.pool.Config().MaxConns)-1)
 	}
 	return gather.Config{Size: s.cfg.Group, Side: side, AtOnce: atOnce, Changed: record.GroupsChanged(s.cfg.Logger)}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/faultconn"
@@ -115,9 +116,18 @@ func grouped(db *database, mode pgx.QueryExecMode) storetest.Harness[pgx.Tx] {
 }
 
 func harnessOf(db *database, mode pgx.QueryExecMode, group int) storetest.Harness[pgx.Tx] {
+	return harnessFor(db, mode, group, func(pool *pgxpool.Pool, cfg *pgxstore.Config) dedupstore.Store[pgx.Tx] {
+		return pgxstore.New(pool, cfg)
+	})
+}
+
+// harnessFor is a harness for stores that newStore makes.
+func harnessFor(
+	db *database, mode pgx.QueryExecMode, group int, newStore func(*pgxpool.Pool, *pgxstore.Config) dedupstore.Store[pgx.Tx],
+) storetest.Harness[pgx.Tx] {
 	store := func(cfg pgxstore.Config) dedupstore.Store[pgx.Tx] {
 		cfg.Group = group
-		return pgxstore.New(db.pool(inMode(mode)), db.config(cfg))
+		return newStore(db.pool(inMode(mode)), db.config(cfg))
 	}
 	insert := "insert into " + db.EffectTable() + " (name) values ($1)"
 	return storetest.Harness[pgx.Tx]{
@@ -150,7 +160,7 @@ func harnessOf(db *database, mode pgx.QueryExecMode, group int) storetest.Harnes
 		Cut: func(_ testing.TB, at storetest.Moment) dedupstore.Store[pgx.Tx] {
 			pool, dialer := db.faulty(inMode(mode))
 			dialer.Break(faultconn.Moment(at))
-			return pgxstore.New(pool, db.config(pgxstore.Config{CommitTimeout: time.Second}))
+			return newStore(pool, db.config(pgxstore.Config{CommitTimeout: time.Second}))
 		},
 		Impatient: store(pgxstore.Config{IdleTimeout: 300 * time.Millisecond}),
 		Brief:     store(pgxstore.Config{LockTimeout: 100 * time.Millisecond}),

@@ -108,6 +108,7 @@ var table = map[string]allowed{
 	"dedupstore/internal/faultconn":  {},
 	"dedupstore/internal/faultproxy": {},
 	"dedupstore/internal/losttest":   {},
+	"dedupstore/internal/rowtest":    {module: []string{"dedupstore"}},
 	"dedupstore/internal/pgtest":     {module: []string{"schema", "internal/servers/serverstest"}, others: []string{pgx}},
 	"dedupstore/internal/sqltest": {
 		module: []string{"dedupstore", "dedupstore/internal/faultconn", "dedupstore/internal/pgtest", "dedupstore/sqlstore", "dedupstore/storetest", "schema"},

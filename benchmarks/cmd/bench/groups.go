@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/middleware"
 )
@@ -63,6 +64,12 @@ func groups(ctx context.Context, args []string) error {
 			{"queued, PartitionOrder", func(ctx context.Context) (float64, error) {
 				return b.round(ctx, partitions, n, b.groupedQueued(consumer.PartitionOrder, *size))
 			}},
+			{"rows by COPY, KeyOrder", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.groupedRows(consumer.KeyOrder, *size))
+			}},
+			{"rows by COPY, PartitionOrder", func(ctx context.Context) (float64, error) {
+				return b.round(ctx, partitions, n, b.groupedRows(consumer.PartitionOrder, *size))
+			}},
 		})
 		if err != nil {
 			return err
@@ -93,6 +100,22 @@ func (b *dedupBench) groupedQueued(by consumer.Order, size int) way {
 			return nil
 		}
 		store := pgxstore.NewBatch(pool, &pgxstore.Config{Group: size})
+		return b.consume(ctx, topic, by, m, middleware.Dedup(store, consumer.JSONTx(charge), nil))
+	}
+}
+
+// groupedRows is the same with handlers whose rows one function copies.
+func (b *dedupBench) groupedRows(by consumer.Order, size int) way {
+	return func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
+		charge := func(_ context.Context, rows *dedupstore.Rows[order], o order) error {
+			rows.Add(o)
+			return nil
+		}
+		store := pgxstore.NewRows(pool, &pgxstore.Config{Group: size}, func(ctx context.Context, tx pgx.Tx, orders []order) error {
+			next := func(i int) ([]any, error) { return []any{orders[i].ID, orders[i].Cents}, nil }
+			_, err := tx.CopyFrom(ctx, pgx.Identifier{"charge"}, []string{"order_id", "cents"}, pgx.CopyFromSlice(len(orders), next))
+			return err
+		})
 		return b.consume(ctx, topic, by, m, middleware.Dedup(store, consumer.JSONTx(charge), nil))
 	}
 }

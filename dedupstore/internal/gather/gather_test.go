@@ -65,14 +65,17 @@ func TestHistories(t *testing.T) {
 		bad := rapid.IntRange(-40, 40).Draw(rt, "bad key")
 		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 5).Draw(rt, "side"), Grace: 10 * time.Millisecond,
 			AtOnce: rapid.Bool().Draw(rt, "at once")}
-		synctest.Test(t, func(t *testing.T) { play(t, cfg, scripts, faults, bad) })
+		rows := rapid.Bool().Draw(rt, "rows")
+		synctest.Test(t, func(t *testing.T) { play(t, cfg, rows, scripts, faults, bad) })
 	})
 }
 
-func play(t *testing.T, cfg Config, scripts []script, faults []error, bad int) {
+// play plays a history; rows has functions hand in what is written for all of a group at once.
+func play(t *testing.T, cfg Config, rows bool, scripts []script, faults []error, bad int) {
 	t.Helper()
+	cfg.AtOnce = cfg.AtOnce || rows
 	m := newModel(t)
-	m.atOnce = cfg.AtOnce
+	m.atOnce = cfg.AtOnce && !rows
 	var mu sync.Mutex
 	others := failures(&mu, faults)
 	m.fail = func(moment string, keys []dedupstore.Key) error {
@@ -81,12 +84,15 @@ func play(t *testing.T, cfg Config, scripts []script, faults []error, bad int) {
 		}
 		return others(moment, keys)
 	}
-	g := New(m, cfg)
+	once, under := writing(m, cfg)
+	if rows {
+		once, under = handingIn(m, cfg)
+	}
 	release := make(chan struct{})
 	answers := make([]answer, len(scripts))
 	var calls sync.WaitGroup
 	for i, s := range scripts {
-		calls.Go(func() { answers[i] = s.run(t, g, release) })
+		calls.Go(func() { answers[i] = s.run(t, once, release) })
 	}
 	go func() {
 		time.Sleep(time.Minute)
@@ -99,9 +105,30 @@ func play(t *testing.T, cfg Config, scripts []script, faults []error, bad int) {
 	if m.most > cfg.Side+count(scripts, hangs) {
 		t.Errorf("%d transactions side by side, want at most %d", m.most, cfg.Side)
 	}
-	if g.active != 0 || len(g.queue) != 0 {
-		t.Errorf("%d transactions are under way and %d calls wait at the end", g.active, len(g.queue))
+	if active, queue := under(); active != 0 || queue != 0 {
+		t.Errorf("%d transactions are under way and %d calls wait at the end", active, queue)
 	}
+}
+
+// once calls Once with a function that writes keys.
+type once func(ctx context.Context, k dedupstore.Key, fn func(ctx context.Context, write func(dedupstore.Key)) error) (ran bool, err error)
+
+// writing has functions that write in the transaction. underWay tells what is under way.
+func writing(m *model, cfg Config) (_ once, underWay func() (active, queue int)) {
+	g := New(m, cfg)
+	return func(ctx context.Context, k dedupstore.Key, fn func(context.Context, func(dedupstore.Key)) error) (bool, error) {
+		return g.Once(ctx, k, func(ctx context.Context, tx *modelTx) error { return fn(ctx, tx.write) })
+	}, func() (int, int) { return g.active, len(g.queue) }
+}
+
+// handingIn has functions that hand in what they write.
+func handingIn(m *model, cfg Config) (_ once, underWay func() (active, queue int)) {
+	g := New(Collect(collecting(m, nil)), cfg)
+	return func(ctx context.Context, k dedupstore.Key, fn func(context.Context, func(dedupstore.Key)) error) (bool, error) {
+		return g.Once(ctx, k, func(ctx context.Context, rows *dedupstore.Rows[dedupstore.Key]) error {
+			return fn(ctx, func(k dedupstore.Key) { rows.Add(k) })
+		})
+	}, func() (int, int) { return g.active, len(g.queue) }
 }
 
 func count(scripts []script, does behaviour) (n int) {
@@ -121,7 +148,7 @@ type answer struct {
 }
 
 // run calls Once as a runner would, on a goroutine that may end in it.
-func (s script) run(t *testing.T, g *Gatherer[*modelTx], release <-chan struct{}) (got answer) {
+func (s script) run(t *testing.T, once once, release <-chan struct{}) (got answer) {
 	time.Sleep(s.after)
 	ctx := t.Context()
 	if s.cancelled > 0 {
@@ -134,9 +161,9 @@ func (s script) run(t *testing.T, g *Gatherer[*modelTx], release <-chan struct{}
 	go func() {
 		defer close(done)
 		defer func() { _ = recover() }()
-		got.ran, got.err = g.Once(ctx, name(s.key), func(ctx context.Context, tx *modelTx) error {
+		got.ran, got.err = once(ctx, name(s.key), func(ctx context.Context, write func(dedupstore.Key)) error {
 			attempts++
-			tx.write(name(s.key))
+			write(name(s.key))
 			return s.behave(ctx, attempts, release)
 		})
 		got.returned = true

@@ -41,6 +41,11 @@ type inGroup struct{ store any }
 // nested reports whether ctx is that of a function that runs in a group of the store.
 func (s *Store[T]) nested(ctx context.Context) bool { return ctx.Value(inGroup{s}) != nil }
 
+// inside marks ctx as that of such a function.
+func (s *Store[T]) inside(ctx context.Context) context.Context {
+	return context.WithValue(ctx, inGroup{s}, true)
+}
+
 // Group implements dedupstore.Grouper.
 func (s *Store[T]) Group() int { return s.cfg.Group }
 
@@ -211,7 +216,7 @@ func (tx *groupTx[T]) Run(ctx context.Context, _ int, fn func(context.Context, T
 	if err := tx.call.mark(ctx); err != nil {
 		return err
 	}
-	return tx.call.run(context.WithValue(ctx, inGroup{tx.call.store}, true), fn)
+	return tx.call.run(tx.call.store.inside(ctx), fn)
 }
 
 // Commit implements gather.Transaction.

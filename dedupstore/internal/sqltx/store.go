@@ -52,10 +52,15 @@ func New[T Tx](driver Driver[T], dialect record.Dialect, cfg record.Config, inva
 	})}
 	if cfg.Group > 1 {
 		s.groups = sync.OnceValue(func() *gather.Gatherer[T] {
-			return gather.New(&groups[T]{store: s}, gather.Config{Size: cfg.Group, Side: s.side(), Changed: record.GroupsChanged(cfg.Logger)})
+			return gather.New(&groups[T]{store: s}, s.gathering(false))
 		})
 	}
 	return s
+}
+
+// gathering is how the store's calls are gathered.
+func (s *Store[T]) gathering(atOnce bool) gather.Config {
+	return gather.Config{Size: s.cfg.Group, Side: s.side(), AtOnce: atOnce, Changed: record.GroupsChanged(s.cfg.Logger)}
 }
 
 // side is how many transactions a store with groups has side by side. SQLite has one writer.
