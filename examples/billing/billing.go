@@ -56,6 +56,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 	t.addGroup(fs, "billing-service")
 	opsAddr := addOps(fs)
 	payments := fs.String("payments", "payments.charged", "`topic` of what was charged, which must exist")
+	share := addShare(fs)
 	provider := fs.String("provider", "http://127.0.0.1:8082", "`URL` of the provider")
 	if err := t.parse(fs, args, stdout); err != nil {
 		return err
@@ -80,6 +81,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		return err
 	}
 	b := &billing{
+		store:    pgxstore.New(pool, &pgxstore.Config{Group: *share}),
 		provider: newProviderClient(),
 		url:      *provider + "/charges",
 		events:   pgxoutbox.NewWriter(nil),
@@ -102,6 +104,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 
 // billing is what the service does with an order.
 type billing struct {
+	store    *pgxstore.Store
 	provider *http.Client
 	url      string
 	events   *pgxoutbox.Writer
@@ -190,7 +193,7 @@ func (b *billing) run(ctx context.Context, t target, pool *pgxpool.Pool, o *ops,
 		Topics: map[string]consumer.Topic{
 			t.topic: {
 				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
-				Handler:    middleware.Dedup(pgxstore.New(pool, nil), consumer.JSONTx(b.charge), nil),
+				Handler:    middleware.Dedup(b.store, consumer.JSONTx(b.charge), nil),
 			},
 		},
 		Sarama: inside.Hurry(),

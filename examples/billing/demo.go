@@ -32,6 +32,7 @@ func storyCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.Float64Var(&s.Drop, "drop", 0.1, "`part` of the HTTP answers that are lost")
 	fs.Uint64Var(&s.Seed, "seed", 0, "`seed` of the orders and the kills (default: random)")
 	fs.DurationVar(&s.Work, "work", 3*time.Millisecond, "how long the provider takes for a payment")
+	fs.IntVar(&s.Share, "share", 1, "`messages` that may share a transaction in the services that consume")
 	naive := fs.Bool("naive", false, "tell the story of plain services that commit, publish and call as they can, and show the damage")
 	careful := fs.Bool("careful", false, "tell the story of services that a careful team has written without einmal, and show what still goes wrong")
 	fs.BoolVar(&s.Compare, "compare", false, "tell all three stories, and show them side by side")
@@ -42,7 +43,8 @@ func storyCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := parse(fs, args, stdout); err != nil {
 		return err
 	}
-	if err := errors.Join(inRange(fs, "n", s.Orders, 1, 100_000), inRange(fs, "kills", s.Kills, 0, 1000), isPart(fs, "drop", s.Drop)); err != nil {
+	if err := errors.Join(inRange(fs, "n", s.Orders, 1, 100_000), inRange(fs, "kills", s.Kills, 0, 1000), inRange(fs, "share", s.Share, 1, 1000),
+		isPart(fs, "drop", s.Drop)); err != nil {
 		return err
 	}
 	switch {

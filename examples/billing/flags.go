@@ -68,6 +68,11 @@ func (t *target) addGroup(fs *flag.FlagSet, name string) {
 	fs.StringVar(&t.group, "group", name, "consumer `group`")
 }
 
+// addShare adds the size of groups, for a service that consumes.
+func addShare(fs *flag.FlagSet) *int {
+	return fs.Int("share", 1, "`messages` that may share a transaction")
+}
+
 // parse parses args, and completes and checks t.
 func (t *target) parse(fs *flag.FlagSet, args []string, stdout io.Writer) error {
 	if err := parse(fs, args, stdout); err != nil {

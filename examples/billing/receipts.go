@@ -13,6 +13,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore/bunstore"
+	"github.com/einmal-go/einmal/dedupstore/sqlstore"
 	"github.com/einmal-go/einmal/examples/billing/story"
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/schema"
@@ -51,6 +52,7 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 	t.addDatabase(fs)
 	t.addTopic(fs, "payments.charged")
 	t.addGroup(fs, "receipts-service")
+	share := addShare(fs)
 	opsAddr := addOps(fs)
 	if err := t.parse(fs, args, stdout); err != nil {
 		return err
@@ -85,7 +87,7 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 		Topics: map[string]consumer.Topic{
 			t.topic: {
 				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
-				Handler:    middleware.Dedup(bunstore.New(db, nil), consumer.JSONTx(writeReceipt), nil),
+				Handler:    middleware.Dedup(bunstore.New(db, &sqlstore.Config{Group: *share}), consumer.JSONTx(writeReceipt), nil),
 			},
 		},
 		Sarama: inside.Hurry(),

@@ -35,36 +35,45 @@ func testStory(t *testing.T, b *serverstest.Broker, o story.Options) *story.Stor
 
 func TestEveryOrderIsChargedOnce(t *testing.T) {
 	t.Parallel()
-	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
-		var out strings.Builder
-		s := testStory(t, b, story.Options{Orders: 200, Kills: 6, Seed: 1, Work: 2 * time.Millisecond, Drop: 0.1, Out: &out})
-		f, err := s.Tell(context.Background())
-		t.Logf("%+v\n%s", f, out.String())
-		if err != nil {
-			t.Fatal(err)
+	for name, share := range map[string]int{"alone": 1, "in groups": 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) { chargedOnce(t, b, share) })
+		})
+	}
+}
+
+// chargedOnce tells a story and counts.
+func chargedOnce(t *testing.T, b *serverstest.Broker, share int) {
+	t.Helper()
+	var out strings.Builder
+	s := testStory(t, b, story.Options{Orders: 200, Kills: 6, Seed: 1, Work: 2 * time.Millisecond, Drop: 0.1, Share: share, Out: &out})
+	f, err := s.Tell(context.Background())
+	t.Logf("%+v\n%s", f, out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Exact() || f.Requests != 200 || f.Kills != 6 {
+		t.Error("not every request was one order, one charge, one payment and one receipt")
+	}
+	for _, r := range f.Audits {
+		if r.Recorded != 200 || r.Effects != 200 || r.Undecided != 0 {
+			t.Errorf("an audit says: %+v", r)
 		}
-		if !f.Exact() || f.Requests != 200 || f.Kills != 6 {
-			t.Error("not every request was one order, one charge, one payment and one receipt")
+	}
+	if len(f.Audits) != 2 {
+		t.Errorf("%d topics were audited, want 2", len(f.Audits))
+	}
+	// 60 requests are sent twice, without counting those that got no answer
+	if f.Sent < 260 || f.LostAnswers == 0 || f.Deliveries < 400 {
+		t.Error("not enough was repeated")
+	}
+	for _, want := range []string{"orders: SIGKILL", "relay: SIGKILL", "billing 1: SIGKILL", "provider: SIGKILL", "receipts: SIGKILL",
+		"SIGTERM, drained", "exit code 0", "every request was answered", "every message is committed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the story does not tell of %q", want)
 		}
-		for _, r := range f.Audits {
-			if r.Recorded != 200 || r.Effects != 200 || r.Undecided != 0 {
-				t.Errorf("an audit says: %+v", r)
-			}
-		}
-		if len(f.Audits) != 2 {
-			t.Errorf("%d topics were audited, want 2", len(f.Audits))
-		}
-		// 60 requests are sent twice, without counting those that got no answer
-		if f.Sent < 260 || f.LostAnswers == 0 || f.Deliveries < 400 {
-			t.Error("not enough was repeated")
-		}
-		for _, want := range []string{"orders: SIGKILL", "relay: SIGKILL", "billing 1: SIGKILL", "provider: SIGKILL", "receipts: SIGKILL",
-			"SIGTERM, drained", "exit code 0", "every request was answered", "every message is committed"} {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("the story does not tell of %q", want)
-			}
-		}
-	})
+	}
 }
 
 // Plain services do damage: else the story of einmal proves nothing.

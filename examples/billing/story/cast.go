@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 
 	"github.com/einmal-go/einmal/internal/servers"
 )
@@ -53,13 +54,13 @@ var cast = []role{
 		return []string{"-listen", inheritedFile, "-takes", s.Work.String()}
 	}},
 	{name: "receipts", command: "receipts", kind: receiver, service: receiptService, args: func(s *Story) []string {
-		return []string{"-topic", s.topic(paymentsTopic), "-group", s.topic(receiptsGroup)}
+		return []string{"-topic", s.topic(paymentsTopic), "-group", s.topic(receiptsGroup), "-share", strconv.Itoa(s.Share)}
 	}},
 }
 
 func billingArgs(s *Story) []string {
 	return []string{
-		"-topic", s.topic(ordersTopic), "-group", s.topic(billingGroup),
+		"-topic", s.topic(ordersTopic), "-group", s.topic(billingGroup), "-share", strconv.Itoa(s.Share),
 		"-payments", s.topic(paymentsTopic), "-provider", "http://" + s.sockets["provider"].addr,
 	}
 }

@@ -42,6 +42,7 @@ type Options struct {
 	Seed   uint64        // of the orders and the kills
 	Work   time.Duration // how long the provider takes for a payment
 	Drop   float64       // how many of the HTTP answers are lost, from 0 to 1
+	Share  int           // messages that may share a transaction
 	Mode   Mode          // who has written the services
 	Armed  time.Duration // how long a process waits for a COMMIT to be killed after; 0 is 3 s
 	Every  time.Duration // about how long it is between two blows in a story that is shown; 0 is 4 s
