@@ -18,6 +18,7 @@ import (
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/bunstore"
+	"github.com/einmal-go/einmal/dedupstore/internal/rowtest"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
 	"github.com/einmal-go/einmal/schema"
@@ -44,6 +45,33 @@ var kinds = []kind{
 	{name: "bunstore, pgdriver", looks: true, open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
 		return onSQL(bunstore.New(bun.NewDB(withPgdriver(t, url, poolSize), pgdialect.New()), &cfg), bunOf)
 	}},
+}
+
+// grouped are kinds whose calls share transactions, for loads that have many at once.
+var grouped = []kind{
+	inGroups(kinds[0]), inGroups(kinds[1]),
+	inGroups(kind{name: "pgxstore, rows", open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
+		full := pgxstore.Config(cfg)
+		rows := pgxstore.NewRows(openPool(t, url, poolSize), &full, rowtest.Flush[pgx.Tx])
+		return newStore(checked[pgx.Tx]{rowtest.Store(rows), rows}, execInPgx)
+	}}),
+}
+
+func inGroups(k kind) kind {
+	open := k.open
+	k.name += ", groups"
+	k.open = func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
+		t.Helper()
+		cfg.Group = workers
+		return open(t, url, poolSize, cfg)
+	}
+	return k
+}
+
+// checked is a store that somebody else checks.
+type checked[Tx any] struct {
+	dedupstore.Store[Tx]
+	dedupstore.Checker
 }
 
 // store is a store of any kind, as the tests see it.
@@ -85,6 +113,19 @@ func bunOf(tx bun.Tx) *sql.Tx  { return tx.Tx }
 
 func openPgx(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
 	t.Helper()
+	full := pgxstore.Config(cfg)
+	return newStore(pgxstore.New(openPool(t, url, poolSize), &full), execInPgx)
+}
+
+func execInPgx(tx pgx.Tx) exec {
+	return func(ctx context.Context, text string, args ...any) error {
+		_, err := tx.Exec(ctx, text, args...)
+		return err
+	}
+}
+
+func openPool(t testing.TB, url string, poolSize int) *pgxpool.Pool {
+	t.Helper()
 	conf, err := pgxpool.ParseConfig(url)
 	must(t, err)
 	conf.MaxConns = int32(poolSize)
@@ -92,13 +133,7 @@ func openPgx(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store
 	pool, err := pgxpool.NewWithConfig(context.Background(), conf)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	full := pgxstore.Config(cfg)
-	return newStore(pgxstore.New(pool, &full), func(tx pgx.Tx) exec {
-		return func(ctx context.Context, text string, args ...any) error {
-			_, err := tx.Exec(ctx, text, args...)
-			return err
-		}
-	})
+	return pool
 }
 
 func withPgx(t testing.TB, url string, mode pgx.QueryExecMode, poolSize int) *sql.DB {

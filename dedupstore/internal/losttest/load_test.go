@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,7 +41,7 @@ func newLoads(t testing.TB, i *servers.Instance, hosts string) (loads []*load) {
 
 func newLoadsWith(t testing.TB, i *servers.Instance, hosts string, cfg sqlstore.Config) (loads []*load) {
 	t.Helper()
-	for _, k := range kinds {
+	for _, k := range slices.Concat(kinds, grouped) {
 		schema, err := (&servers.Database{URL: i.URL()}).NewSchema(t.Context(), k.name)
 		must(t, err)
 		pgtest.OpenAt(t, schema.URL, pgtest.Plain)
