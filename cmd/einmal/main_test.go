@@ -136,6 +136,22 @@ func TestSchemaOnPostgres(t *testing.T) {
 	einmal(t, "", "schema", "check", "dedup", "-url", url).want(t, exitOK, "errors: 0")
 }
 
+// Without a name, check looks at what is used: all of it where nothing is.
+func TestCheckOfWhatIsThere(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	einmal(t, url, "schema", "check").want(t, exitNo, "processed_event: it does not exist", "outbox: it does not exist")
+	einmal(t, url, "schema", "apply", "dedup", "outbox").want(t, exitOK)
+	r := einmal(t, url, "schema", "check")
+	r.want(t, exitOK, "errors: 0", "not there, and not looked at: ", "deadletter", "name what you use")
+	if strings.Contains(r.out, "it does not exist") {
+		t.Error(r.out)
+	}
+	einmal(t, url, "schema", "check", "-json").want(t, exitOK, `"ok": true`, `"unused": [`)
+	einmal(t, url, "schema", "check", "outbox", "deadletter").want(t, exitNo, "it does not exist")
+	einmal(t, url, "schema", "check", "-table", "processed_event=seen").want(t, exitNo, "seen: it does not exist")
+}
+
 // What apply cannot put right it says, and what it can it says too.
 func TestApplyDoesNotAlter(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,9 @@ const components = "[component...]"
 var aboutComponents = "Components: " + strings.Trim(fmt.Sprint(schema.Postgres.Components()), "[]") + ". Each has tables of its own; name those that\n" +
 	"you use. Without a name all are meant."
 
+var aboutWhatIsThere = strings.ReplaceAll(aboutComponents, "Without a name all are meant.",
+	"Without a name those are looked at\nof which a table is there.")
+
 var schemaPrint = command{
 	name: "schema print", args: components,
 	about: "Print the SQL that creates the tables.",
@@ -157,11 +160,11 @@ func (w *wanted) report(to io.Writer, before, after []schema.Finding) {
 var schemaCheck = command{
 	name: "schema check", args: components,
 	about: "Say what is missing or weak in a database.",
-	more: aboutComponents + "\n\nAn error is what would refuse, lose or repeat events: a table, a column, a unique index, a privilege that is missing, an index or a\n" +
+	more: aboutWhatIsThere + "\n\nAn error is what would refuse, lose or repeat events: a table, a column, a unique index, a privilege that is missing, an index or a\n" +
 		"type that takes different events for the same. A warning is what becomes slow, large or fragile. It reads catalogues only,\n" +
 		"as the user of the URL, or as -role. -for says what that one is for, so that no more is asked of it than it needs. The exit code is 1 if there is an error, with -strict also if there is a warning.",
 	setup: func(flags *flag.FlagSet) action {
-		asJSON := flags.Bool("json", false, "print JSON: ok, errors, warnings, findings")
+		asJSON := flags.Bool("json", false, "print JSON: ok, errors, warnings, findings, unused")
 		strict := flags.Bool("strict", false, "take warnings for errors")
 		purposes := flags.String("for", "", "the `purposes` of the user, or of -role, whose privileges are missing: "+purposeNames()+". Several with commas.\n"+
 			"By default consumer and janitor")
@@ -177,10 +180,15 @@ var schemaCheck = command{
 			if err != nil {
 				return err
 			}
+			var unused []schema.Component
+			if len(w.components) == 0 {
+				found, unused = w.withoutUnused(found)
+			}
 			if *asJSON {
-				err = showJSON(env.stdout, found)
+				err = showJSON(env.stdout, found, unused)
 			} else {
 				show(env.stdout, found)
+				showUnused(env.stdout, unused)
 			}
 			if bad, warnings := count(found); err == nil && (bad > 0 || *strict && warnings > 0) {
 				return errNo
@@ -188,6 +196,36 @@ var schemaCheck = command{
 			return err
 		})
 	},
+}
+
+// withoutUnused leaves out components of which no table exists and no flag speaks, and names them. If there is no table at all, it leaves
+// out nothing.
+func (w *wanted) withoutUnused(found []schema.Finding) (rest []schema.Finding, unused []schema.Component) {
+	missing := map[schema.Component]int{}
+	for _, f := range found {
+		if f.About == "table" && f.Run != "" && f.Says == "it does not exist" {
+			missing[f.Component]++
+		}
+	}
+	components := w.dialect.Components()
+	for _, c := range components {
+		tables := w.dialect.Tables(c)
+		renamed := slices.ContainsFunc(tables, func(name string) bool { return w.cfg.Tables[name] != "" })
+		if missing[c] == len(tables) && !renamed {
+			unused = append(unused, c)
+		}
+	}
+	if len(unused) == len(components) {
+		return found, nil
+	}
+	return slices.DeleteFunc(found, func(f schema.Finding) bool { return slices.Contains(unused, f.Component) }), unused
+}
+
+// showUnused says what was not looked at.
+func showUnused(to io.Writer, unused []schema.Component) {
+	if len(unused) > 0 {
+		fmt.Fprintf(to, "not there, and not looked at: %s; name what you use\n", strings.Trim(fmt.Sprint(unused), "[]"))
+	}
 }
 
 func purposeNames() string { return strings.Trim(fmt.Sprint(schema.Purposes()), "[]") }
@@ -206,14 +244,15 @@ func show(to io.Writer, found []schema.Finding) {
 	fmt.Fprintf(to, "errors: %d, warnings: %d\n", bad, warnings)
 }
 
-func showJSON(to io.Writer, found []schema.Finding) error {
+func showJSON(to io.Writer, found []schema.Finding, unused []schema.Component) error {
 	bad, warnings := count(found)
 	return printJSON(to, struct {
-		OK       bool             `json:"ok"`
-		Errors   int              `json:"errors"`
-		Warnings int              `json:"warnings"`
-		Findings []schema.Finding `json:"findings"`
-	}{bad == 0, bad, warnings, append([]schema.Finding{}, found...)}, indentedJSON)
+		OK       bool               `json:"ok"`
+		Errors   int                `json:"errors"`
+		Warnings int                `json:"warnings"`
+		Findings []schema.Finding   `json:"findings"`
+		Unused   []schema.Component `json:"unused,omitempty"` // whose tables do not exist, and were not asked for
+	}{bad == 0, bad, warnings, append([]schema.Finding{}, found...), unused}, indentedJSON)
 }
 
 func count(found []schema.Finding) (bad, warnings int) {
