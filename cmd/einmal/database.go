@@ -55,6 +55,7 @@ func (n *tableNames) Set(text string) error {
 type wanted struct {
 	dialect    schema.Dialect
 	components []schema.Component
+	named      bool // components, by the arguments; else they are all that there are
 	cfg        *schema.Config
 }
 
@@ -85,7 +86,7 @@ func (f *tableFlags) wants(url string, args []string) (*wanted, error) {
 		}
 		w.components = append(w.components, component)
 	}
-	if len(w.components) == 0 {
+	if w.named = len(args) > 0; !w.named {
 		w.components = known
 	}
 	return w, nil

@@ -140,7 +140,7 @@ func TestSchemaOnPostgres(t *testing.T) {
 func TestCheckOfWhatIsThere(t *testing.T) {
 	t.Parallel()
 	url := serverstest.DatabaseURL(t)
-	einmal(t, url, "schema", "check").want(t, exitNo, "processed_event: it does not exist", "outbox: it does not exist")
+	einmal(t, url, "schema", "check").want(t, exitNo, "processed_event: it does not exist", "outbox_event: it does not exist")
 	einmal(t, url, "schema", "apply", "dedup", "outbox").want(t, exitOK)
 	r := einmal(t, url, "schema", "check")
 	r.want(t, exitOK, "errors: 0", "not there, and not looked at: ", "deadletter", "name what you use")

@@ -181,7 +181,7 @@ var schemaCheck = command{
 				return err
 			}
 			var unused []schema.Component
-			if len(w.components) == 0 {
+			if !w.named {
 				found, unused = w.withoutUnused(found)
 			}
 			if *asJSON {

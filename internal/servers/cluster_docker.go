@@ -154,7 +154,7 @@ func (n *dockerNode) signal(s nodeSignal) error {
 	client, id := n.engine.pool.Client, n.current().id
 	switch s {
 	case freeze:
-		return client.PauseContainer(id)
+		return pause(client, id)
 	case thaw:
 		return client.UnpauseContainer(id)
 	case terminate:
@@ -163,6 +163,23 @@ func (n *dockerNode) signal(s nodeSignal) error {
 		return client.KillContainer(docker.KillContainerOptions{ID: id, Signal: docker.SIGKILL})
 	}
 }
+
+// pause pauses a container. On a busy machine runc gives up while processes of it are on their way into the freezer, and thaws them:
+// "unable to freeze".
+func pause(client *docker.Client, id string) (err error) {
+	for range pauseTries {
+		if err = client.PauseContainer(id); err == nil || !strings.Contains(err.Error(), "unable to freeze") {
+			return err
+		}
+		time.Sleep(pauseRest)
+	}
+	return err
+}
+
+const (
+	pauseTries = 20
+	pauseRest  = 250 * time.Millisecond
+)
 
 func (n *dockerNode) remove() error {
 	c := n.current()
