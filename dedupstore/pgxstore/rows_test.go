@@ -195,6 +195,92 @@ func TestRowsDeadline(t *testing.T) {
 	}
 }
 
+// A function that panics over the only row of a group does so in that row's call.
+func TestRowsPanicOfOne(t *testing.T) {
+	t.Parallel()
+	db := openCharges(t)
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, func(context.Context, pgx.Tx, []charge) error { panic("always") })
+	var calls sync.WaitGroup
+	var panicked atomic.Int64
+	for i := range 100 {
+		calls.Go(func() {
+			defer func() {
+				if recover() != nil {
+					panicked.Add(1)
+				}
+			}()
+			_, err := store.Once(t.Context(), key(eventOf(i)), func(_ context.Context, rows *dedupstore.Rows[charge]) error {
+				if i == 50 {
+					rows.Add(charge{eventOf(i), 1})
+				}
+				return nil
+			})
+			if err != nil || i == 50 {
+				t.Errorf("event %d: %v", i, err)
+			}
+		})
+	}
+	calls.Wait()
+	if n := value[int](db, "select count(*) from processed_event"); panicked.Load() != 1 || n != 99 {
+		t.Errorf("%d calls panicked, %d are recorded", panicked.Load(), n)
+	}
+}
+
+// A function of a group may call Once itself: it does not wait for its own group.
+func TestRowsNested(t *testing.T) {
+	t.Parallel()
+	db := openCharges(t)
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, copyCharges)
+	var calls sync.WaitGroup
+	for i := range 20 {
+		calls.Go(func() {
+			_, err := store.Once(t.Context(), key(eventOf(i)), func(ctx context.Context, rows *dedupstore.Rows[charge]) error {
+				rows.Add(charge{eventOf(i), 1})
+				if i%10 != 5 {
+					return nil
+				}
+				_, err := store.Once(ctx, key("nested-"+eventOf(i)), func(_ context.Context, rows *dedupstore.Rows[charge]) error {
+					rows.Add(charge{"nested-" + eventOf(i), 1})
+					return nil
+				})
+				return err
+			})
+			if err != nil {
+				t.Errorf("event %d: %v", i, err)
+			}
+		})
+	}
+	calls.Wait()
+	if n := value[int](db, "select count(*) from processed_event p join charge c on c.event = p.event_id"); n != 22 {
+		t.Errorf("%d events took effect", n)
+	}
+}
+
+// A function that ends the transaction while it writes has all calls of the group fail for good: nobody knows what was committed.
+func TestRowsEnded(t *testing.T) {
+	t.Parallel()
+	db := openCharges(t)
+	var ended atomic.Int64
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, func(ctx context.Context, tx pgx.Tx, charges []charge) error {
+		if len(charges) > 1 && ended.Add(1) == 1 {
+			_, err := tx.Conn().Exec(ctx, "commit")
+			return err
+		}
+		return copyCharges(ctx, tx, charges)
+	})
+	failed := 0
+	for i, err := range handIn(t, store, 100, func(int) int { return 1 }) {
+		if errors.Is(err, dedupstore.ErrTxEnded) {
+			failed++
+		} else if err != nil && i%40 != 9 {
+			t.Errorf("event %d: %v", i, err)
+		}
+	}
+	if failed < 2 {
+		t.Errorf("%d calls failed, want all of one group", failed)
+	}
+}
+
 // A store without what it needs says so, in Check and in each call.
 func TestRowsInvalid(t *testing.T) {
 	t.Parallel()

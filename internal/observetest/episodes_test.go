@@ -48,7 +48,7 @@ var episodes = []episode{
 	{"a message that never succeeds", []string{"EinmalMessageStuck", "EinmalFailureRate"}, func(w *world) (scrape, scrape) {
 		cfg := w.config(func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 			if string(msg.Key) == "stuck" {
-				return consumer.RetryAfter(50*time.Millisecond, errNoStock)
+				return consumer.RetryAfter(300*time.Millisecond, errNoStock)
 			}
 			return write(ctx, tx, msg)
 		})
@@ -337,7 +337,7 @@ func TestEpisodes(t *testing.T) { //nolint:tparallel // the subtest "each" waits
 				t.Parallel()
 				w := newWorld(t)
 				before, after := e.run(w)
-				seen.add(w.instruments())
+				seen.add(w.seen.all)
 				exported.add(before, after)
 				for _, alert := range e.alerts {
 					rules.add(alert, before, after)

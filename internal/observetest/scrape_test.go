@@ -21,6 +21,7 @@ type sample struct {
 
 func (w *world) scrape() scrape {
 	w.Helper()
+	w.seen.add(w.instruments()) // a gauge may be 0 again at the end
 	families, err := w.registry.Gather()
 	w.must(err)
 	s := scrape{}

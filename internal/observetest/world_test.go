@@ -51,6 +51,7 @@ type world struct {
 	reader   *sdkmetric.ManualReader
 	meters   *sdkmetric.MeterProvider
 	registry *prometheus.Registry
+	seen     *movements // in all scrapes
 	spans    *tracetest.InMemoryExporter
 	tracers  *sdktrace.TracerProvider
 	logs     *logbook
@@ -59,7 +60,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	b := serverstest.InProcess(t)
-	w := &world{TB: t, b: b, topic: b.Topic(t, 1), group: serverstest.Group(t), url: serverstest.DatabaseURL(t), logs: &logbook{}}
+	w := &world{TB: t, b: b, topic: b.Topic(t, 1), group: serverstest.Group(t), url: serverstest.DatabaseURL(t), logs: &logbook{}, seen: newMovements()}
 	w.reader, w.registry, w.spans = sdkmetric.NewManualReader(), prometheus.NewRegistry(), tracetest.NewInMemoryExporter()
 	exporter, err := otelprom.New(otelprom.WithRegisterer(w.registry))
 	w.must(err)

@@ -134,7 +134,7 @@ func TestRowsCutShort(t *testing.T) {
 		m := newModel(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		writes := 0
+		writes, began := 0, time.Now()
 		answers := handIn(t, m, 50, 50, func(i int) context.Context {
 			if i == 20 {
 				return ctx
@@ -155,5 +155,95 @@ func TestRowsCutShort(t *testing.T) {
 		if writes > 4 { // the first call, the group, and what is left of it in two halves
 			t.Errorf("%d writes", writes)
 		}
+		if took := time.Since(began); took > 11*time.Second {
+			t.Errorf("it took %v: the rows were written on after the call had ended", took)
+		}
 	})
+}
+
+// Writing that takes longer than the limit ends, and halving finds the rows that hold it up.
+func TestRowsLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		answers := handIn(t, newModel(t), 50, 50, func(i int) context.Context {
+			if i == 20 {
+				return ctx
+			}
+			return t.Context()
+		}, func(ctx context.Context, keys []dedupstore.Key) error {
+			if !slices.Contains(keys, name(20)) {
+				return nil
+			}
+			began := time.Now()
+			<-ctx.Done()
+			if took := time.Since(began); len(keys) > 1 && took > time.Minute {
+				t.Errorf("%d rows were written for %v", len(keys), took)
+			}
+			return ctx.Err()
+		})
+		for i, a := range answers {
+			if i == 20 && !errors.Is(a.err, context.DeadlineExceeded) || i != 20 && !a.ran {
+				t.Errorf("call %d: %v, %v", i, a.ran, a.err)
+			}
+		}
+	})
+}
+
+// A call that leaves before its function has run has its record taken back, and hands in nothing.
+func TestRowsOfOneThatLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second+100*time.Microsecond) // in the midst of BEGIN, which takes 300
+		defer cancel()
+		g := New(Collect(collecting(m, nil)), Config{Size: 50, Side: 1, AtOnce: true})
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				its := t.Context()
+				if i == 7 {
+					its = ctx
+				}
+				if i > 0 { // 0 is alone, and takes a second
+					time.Sleep(time.Millisecond)
+				}
+				ran, err := g.Once(its, name(i), func(_ context.Context, rows *dedupstore.Rows[dedupstore.Key]) error {
+					if i == 0 {
+						time.Sleep(time.Second - 600*time.Microsecond) // BEGIN before it and COMMIT behind it
+					}
+					rows.Add(name(i))
+					return nil
+				})
+				if ran != (i != 7) || (err != nil) != (i == 7) {
+					t.Errorf("call %d: %v, %v", i, ran, err)
+				}
+			})
+		}
+		calls.Wait()
+		if m.records[name(7)] || m.effects[name(7)] != 0 || len(m.records) != 19 {
+			t.Errorf("%d records, of the one that has left: %v", len(m.records), m.records[name(7)])
+		}
+	})
+}
+
+// A call whose context has ended when its function returns has failed.
+func TestRowsOfOneThatIsDone(t *testing.T) {
+	t.Parallel()
+	for what, its := range map[string]error{"and returned nil": nil, "and failed": errFunction} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			tx := &collectingTx[*modelTx, dedupstore.Key]{Collecting: collecting(newModel(t), nil), members: make([]handedIn[dedupstore.Key], 1)}
+			ctx, cancel := context.WithCancel(t.Context())
+			err := tx.Run(ctx, 0, func(_ context.Context, rows *dedupstore.Rows[dedupstore.Key]) error {
+				rows.Add(name(0))
+				cancel()
+				return its
+			})
+			if !errors.Is(err, context.Canceled) || tx.members[0].rows != nil {
+				t.Errorf("Run() = %v, with rows %v", err, tx.members[0].rows)
+			}
+		})
+	}
 }
