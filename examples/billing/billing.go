@@ -95,7 +95,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 		defer pool.Close()
 		return naiveBilling(ctx, t, pool, b, inside)
 	}
-	err = b.run(ctx, t, pool, o, inside)
+	err = b.run(ctx, t, o, inside)
 	if !errors.Is(err, consumer.ErrHandlersStuck) { // a handler that does not return holds a connection, for which Close would wait
 		pool.Close()
 	}
@@ -175,7 +175,7 @@ func (b *billing) pay(ctx context.Context, order Order) (id string, err error) {
 
 // run charges until ctx ends. Then it stops in this order: the consumer takes no more messages, finishes those in work within its
 // budget (consumer.Config.DrainTimeout), and leaves the group; the relay finishes its batch. The caller closes the pool after that.
-func (b *billing) run(ctx context.Context, t target, pool *pgxpool.Pool, o *ops, inside *story.Inside) error {
+func (b *billing) run(ctx context.Context, t target, o *ops, inside *story.Inside) error {
 	relayPool, err := openPool(ctx, t.database) // of its own: a service that uses up its pool must not stop its relay
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func main() {
 }
 
 func run(document, picture string) error {
-	text, err := os.ReadFile(document)
+	text, err := os.ReadFile(document) //nolint:gosec // of who runs it
 	if err != nil {
 		return err
 	}
