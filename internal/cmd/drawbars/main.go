@@ -1,4 +1,4 @@
-// Command drawbars draws the figures of a document's table as bars: the first table behind a line <!-- bars -->, whose last column is a
+// Command drawbars draws the figures of a document's table as bars: the first table behind a line <!-- bars -->, whose second column is a
 // number.
 //
 //	go run ./internal/cmd/drawbars docs/groups.md docs/groups.svg
@@ -53,14 +53,14 @@ func read(text string) (bars []bar, err error) {
 		if len(cells) < 2 {
 			break
 		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(cells[len(cells)-1]), 64)
+		value, err := strconv.ParseFloat(strings.TrimSpace(cells[1]), 64)
 		if err != nil {
 			continue // a heading
 		}
 		bars = append(bars, bar{strings.ReplaceAll(strings.TrimSpace(cells[0]), "`", ""), value})
 	}
 	if len(bars) == 0 {
-		return nil, fmt.Errorf("no number stands in the last column of the table behind %s", mark)
+		return nil, fmt.Errorf("no number stands in the second column of the table behind %s", mark)
 	}
 	return bars, nil
 }

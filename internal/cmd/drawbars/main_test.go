@@ -28,7 +28,7 @@ func TestPicture(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	bars, err := read(mark + "\n| what | ratio |\n|---|---|\n| a `loop` | 0.5 |\n| x < y | 2 |\n\n| another | 3 |\n")
+	bars, err := read(mark + "\n| what | ratio | other |\n|---|---|---|\n| a `loop` | 0.5 | 7 |\n| x < y | 2 | 8 |\n\n| another | 3 |\n")
 	if err != nil || len(bars) != 2 || bars[0] != (bar{"a loop", 0.5}) || bars[1] != (bar{"x < y", 2}) {
 		t.Errorf("read() = %v, %v", bars, err)
 	}
