@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3/lock"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
@@ -67,5 +69,24 @@ func TestMigrate(t *testing.T) {
 		if f.Table != "" { // what is said of the server is said of the test's
 			t.Errorf("after the migrations: %+v", f)
 		}
+	}
+}
+
+// TestMigrateWaits holds the lock that migrations take, and looks that nothing is migrated meanwhile.
+func TestMigrateWaits(t *testing.T) {
+	t.Parallel()
+	url := serverstest.DatabaseURL(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := conn.Exec(t.Context(), "select pg_advisory_lock($1)", lock.DefaultLockID); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := migrate(ctx, testLog(t), url); err == nil {
+		t.Error("it has migrated beside another process")
 	}
 }
