@@ -103,6 +103,13 @@ func TestWhoIsRefused(t *testing.T) {
 	if rows[0].outcome != notSent || rows[1].outcome != failed || len(l.rows) != 2 || l.limit != 0 {
 		t.Errorf("one that is named: %v %v, %d left", rows[0].outcome, rows[1].outcome, len(l.rows))
 	}
+	l = newLane(3)
+	rows = l.batch
+	rows[2].key = rows[0].key
+	l.answer(&sarama.ProduceResponseBlock{Err: refused, RecordErrors: []sarama.ProduceResponseRecordError{{BatchIndex: 0}, {BatchIndex: 2}}})
+	if rows[0].outcome != failed || rows[1].outcome != notSent || rows[2].outcome != notSent || len(l.rows) != 1 {
+		t.Errorf("two of one key: %v %v %v, %d left", rows[0].outcome, rows[1].outcome, rows[2].outcome, len(l.rows))
+	}
 	l = newLane(5)
 	for _, want := range []int{2, 1} {
 		l.answer(&sarama.ProduceResponseBlock{Err: refused})

@@ -104,14 +104,52 @@ func TestOperatorTakesTheLock(t *testing.T) {
 			inWork := `select exists (select from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and database = (select oid from pg_database where datname = current_database())
 				and classid = hashoid('outbox_event'::regclass)::bigint::bit(32)::bigint::oid) or exists (select from outbox_lease where leased_until > clock_timestamp())`
 			eventually(t, "a batch is in work", func() bool { return value[bool](b.fixture, inWork) })
-			n, err := op.Discard(t.Context(), outbox.Filter{Topic: b.topic}, "too late")
+			b.insert("3") // which waits behind them
+			n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Pending}, "too late")
 			must(t, err)
-			if n != 0 {
-				t.Errorf("%d rows were discarded that are in Kafka", n)
+			if left := b.rows("event_id <> '3'"); n != 1 || left != 0 {
+				t.Errorf("%d rows were discarded while %d were on their way", n, left)
 			}
-			eventually(t, "both are in Kafka", func() bool { return b.topicHas() == "1 2" }) // at once, unless they were claimed already
+			if got := b.topicHas(); got != "1 2" {
+				t.Errorf("the topic has %s", got)
+			}
 		})
 	}
+}
+
+// What somebody else decides about a row while an operator's function waits for its bucket stays as it is.
+func TestOperatorSparesWhatOthersDecided(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	_, db := drivers[0].open(t, f.url, nil)
+	f.exec("insert into outbox_event (event_id, topic, status) values ('1', 't', 'BLOCKED')")
+	op := outbox.NewOperator(deciding{db, func() { f.exec("update outbox_event set status = 'DEAD', last_error = 'ann: no' where event_id = '1'") }}, nil)
+	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Blocked}); n != 0 || err != nil {
+		t.Errorf("Retry() = %d, %v", n, err)
+	}
+	if n := value[int](f, "select count(*)::int from outbox_event where status = 'DEAD' and last_error = 'ann: no'"); n != 1 {
+		t.Error("it is not as it was decided")
+	}
+}
+
+// deciding is a Database in which decide is called before rows are changed.
+type deciding struct {
+	outbox.Database
+	decide func()
+}
+
+func (d deciding) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
+	return d.Database.InTx(ctx, func(ctx context.Context, tx outbox.Tx) error { return f(ctx, decidingTx{tx, d.decide}) })
+}
+
+type decidingTx struct {
+	outbox.Tx
+	decide func()
+}
+
+func (t decidingTx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	t.decide()
+	return t.Tx.Exec(ctx, sql, args...)
 }
 
 func TestSwitchMode(t *testing.T) {
