@@ -36,7 +36,7 @@ func TestRedrive(t *testing.T) {
 		must(t, err)
 		f.want(4, 5, 0)
 
-		report, err := k.redrive(t.Context(), unhurried(deadletter.RedriveConfig{DryRun: true}))
+		report, err := k.redrive(t.Context(), unhurried(deadletter.RedriveConfig{DryRun: true, Failures: 1}))
 		if want := (deadletter.Report{Found: 4, Redriven: 4}); err != nil || report != want {
 			t.Errorf("dry run: %+v, %v", report, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -117,6 +118,10 @@ func TestWhoIsRefused(t *testing.T) {
 			t.Errorf("%d rows are sent, want %d; sequence %d", len(l.batch), want, l.sequence)
 		}
 	}
+	l.answer(&sarama.ProduceResponseBlock{Err: sarama.ErrNoError})
+	if l.cut(1 << 20); len(l.batch) != 2 {
+		t.Errorf("behind what was taken %d rows are sent, want 2", len(l.batch))
+	}
 }
 
 // The pause before another attempt grows, and ends with the context.
@@ -127,6 +132,14 @@ func TestPause(t *testing.T) {
 	if l.retries = 1000; !pause(ctx, []*lane{l}) {
 		t.Error("it does not go on")
 	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		for _, lanes := range [][]*lane{{newLane(1), l}, {l, newLane(1)}} {
+			if !pause(t.Context(), lanes) || time.Since(began) > 0 {
+				t.Errorf("what was not tried yet waits for %v", time.Since(began))
+			}
+		}
+	})
 	cancel()
 	if l.retries = 0; pause(ctx, []*lane{l}) {
 		t.Error("it goes on after the end")
