@@ -104,6 +104,7 @@ func TestRecordIsSwallowedForSome(t *testing.T) {
 				if ran, err := store.Once(t.Context(), key("before"), writes("before")); !ran || err != nil {
 					t.Fatalf("Once() = %v, %v", ran, err)
 				}
+				db.exec("insert into processed_event (event_id, consumer_id) values ('Fresh', 'another')") // which says nothing of this one
 				db.exec(sql)
 				if err := store.Check(t.Context()); err != nil {
 					t.Fatalf("the probe meets it: %v", err)
