@@ -71,3 +71,44 @@ func TestPreflight(t *testing.T) {
 		})
 	}
 }
+
+// A partition that took its rows is not held any more, however long it was.
+func TestHoldsAreReleased(t *testing.T) {
+	t.Parallel()
+	h, p := holds{until: map[place]hold{}}, place{"t", 1}
+	h.until[p] = hold{until: time.Now().Add(time.Hour), wait: newBackoff(time.Hour, time.Hour)}
+	if !h.held(p) || h.held(place{"t", 2}) {
+		t.Error("another partition is held")
+	}
+	if h.release(p); h.held(p) {
+		t.Error("it is held still")
+	}
+	if h.add(p); time.Until(h.until[p].until) > time.Second {
+		t.Error("the first hold is not short")
+	}
+}
+
+// That rows wait is no trouble while the first of them is another one from look to look: another relay sends them.
+func TestEvidenceOfOtherRelays(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	e := evidence{since: now}
+	for head := range int64(9) {
+		now = now.Add(lookInterval)
+		e.saw(look{at: now, head: 1 + head, oldest: time.Hour})
+		if got := e.trouble(now, &Status{}); got != "" {
+			t.Errorf("with a new first row: %s", got)
+		}
+	}
+	for range 3 {
+		now = now.Add(lookInterval)
+		e.saw(look{at: now, head: 9, oldest: time.Hour})
+	}
+	if got := e.trouble(now, &Status{}); !strings.Contains(got, "events wait") {
+		t.Errorf("with the same first row for %v: %q", 3*lookInterval, got)
+	}
+	e.saw(look{at: now})
+	if got := e.trouble(now, &Status{}); got != "" {
+		t.Errorf("without a row: %s", got)
+	}
+}

@@ -25,8 +25,12 @@ const (
 	codeTopicForbidden     = 29
 	codeNotEnoughReplicas  = 19
 	codeOutOfOrder         = 45
-	codeInvalidRecord      = 87
-	codeInvalidTimestamp   = 32
+
+	codeInvalidProducerEpoch = 47
+	codeUnknownProducer      = 59
+
+	codeInvalidRecord    = 87
+	codeInvalidTimestamp = 32
 )
 
 // contains reports whether a request has a record with that text.
@@ -333,4 +337,34 @@ func TestCompression(t *testing.T) {
 	if got := b.topicHas(); got != "1 2" {
 		t.Error(got)
 	}
+}
+
+// A producer that Kafka does not know any more, or whose numbers it does not follow, is replaced, and the rows are sent by the next one.
+func TestProducerThatKafkaRefuses(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int16{codeOutOfOrder, codeInvalidProducerEpoch, codeUnknownProducer} {
+		for _, mode := range modes {
+			t.Run(fmt.Sprintf("%d, %s", code, mode), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, 1)
+				var refused sync.Map // the first producer
+				b.b.Fake.ControlKey(0, refusing(b.b, func(req *kmsg.ProduceRequest) (int16, bool) {
+					id := producerOf(req)
+					first, _ := refused.LoadOrStore("first", id)
+					return code, first == id
+				}))
+				b.insert("1", "2")
+				start(t, b.config(mode))
+				eventually(t, "another producer sends them", func() bool { return b.rows("true") == 0 })
+				if got := b.topicHas(); got != "1 2" {
+					t.Errorf("the topic has %s", got)
+				}
+			})
+		}
+	}
+}
+
+// producerOf is the producer id in the first record batch of a request.
+func producerOf(req *kmsg.ProduceRequest) int64 {
+	return int64(binary.BigEndian.Uint64(req.Topics[0].Partitions[0].Records[43:51]))
 }

@@ -274,6 +274,12 @@ func TestPartitionWasForgotten(t *testing.T) {
 			t.Errorf("%v ahead: Once: %v", ahead, err)
 		}
 	}
+	if _, err := store.Once(t.Context(), key(uuid7(time.Now().Add(-45*time.Minute))), writes("before")); dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+		t.Errorf("45 minutes ago: Once: %v, class %v", err, dedupstore.ClassOf(err))
+	}
+	if _, err := store.Once(t.Context(), key(uuid7(time.Now().Add(36*time.Hour))), writes("tomorrow")); !errors.Is(err, dedupstore.ErrInvalidKey) {
+		t.Errorf("36 hours ahead: Once: %v", err)
+	}
 	_, err := store.Once(t.Context(), key(uuid7(time.Now().AddDate(0, 0, 30))), writes("later"))
 	if !errors.Is(err, dedupstore.ErrInvalidKey) || dedupstore.ClassOf(err) != dedupstore.Permanent {
 		t.Errorf("30 days ahead: Once: %v, want ErrInvalidKey", err)
@@ -323,5 +329,45 @@ func TestForgetIsSwallowed(t *testing.T) {
 	}
 	if n := value[int](db, "select count(*) from processed_event"); n != 0 {
 		t.Errorf("%d records are left", n)
+	}
+}
+
+// Where partitions are hashes, no event is too old: one for which there is no partition lacks it.
+func TestNoPartitionOfAHash(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.exec(`drop table processed_event; create table processed_event (event_id text collate "C" not null, consumer_id text collate "C" not null,
+		processed_at timestamptz not null default clock_timestamp(), duplicates integer not null default 0, primary key (event_id, consumer_id)) partition by hash (event_id);
+		create table part0 partition of processed_event for values with (modulus 2, remainder 0)`)
+	store := pgxstore.New(db.Pool, &pgxstore.Config{DoNothing: true})
+	took, refused := 0, 0
+	for i := range 50 {
+		switch ran, err := store.Once(t.Context(), key(uuid7(time.Now().Add(time.Duration(i-100)*day))), func(context.Context, pgx.Tx) error { return nil }); {
+		case ran:
+			took++
+		case dedupstore.ClassOf(err) == dedupstore.Misconfigured:
+			refused++
+		default:
+			t.Errorf("Once() = %v, %v, class %v", ran, err, dedupstore.ClassOf(err))
+		}
+	}
+	if took == 0 || refused == 0 {
+		t.Errorf("%d were taken, and %d refused", took, refused)
+	}
+}
+
+const day = 24 * time.Hour
+
+// A table that refuses the probe's id would refuse each event, and blames none.
+func TestProbeIsRefused(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.exec("alter table processed_event add check (event_id like 'order-%')")
+	store := pgxstore.New(db.Pool, nil)
+	_, onceErr := store.Once(t.Context(), key("order-1"), writes("order-1"))
+	for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "it was a probe") {
+			t.Errorf("%s: %v, class %v", what, err, dedupstore.ClassOf(err))
+		}
 	}
 }
