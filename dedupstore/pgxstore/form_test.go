@@ -342,7 +342,7 @@ func TestNoPartitionOfAHash(t *testing.T) {
 	store := pgxstore.New(db.Pool, &pgxstore.Config{DoNothing: true})
 	took, refused := 0, 0
 	for i := range 50 {
-		switch ran, err := store.Once(t.Context(), key(uuid7(time.Now().Add(-time.Duration(i+1) * day))), func(context.Context, pgx.Tx) error { return nil }); {
+		switch ran, err := store.Once(t.Context(), key(uuid7(time.Now().Add(-time.Duration(i+1)*day))), func(context.Context, pgx.Tx) error { return nil }); {
 		case ran:
 			took++
 		case dedupstore.ClassOf(err) == dedupstore.Misconfigured:
