@@ -106,7 +106,8 @@ func TestStuckHandlerLeavesTheGroup(t *testing.T) {
 // before the session time-out.
 func TestStuckStaticMemberLeavesTheGroup(t *testing.T) {
 	t.Parallel()
-	b, topic, group := backlog(t, 1, 3)
+	b := serverstest.InProcess(t)
+	topic, group := b.Topic(t, 2), serverstest.Group(t)
 	h := newBlocking(false)
 	cfg := config(b, group, topic, h)
 	cfg.DrainTimeout, cfg.InstanceID = 100*time.Millisecond, "this"
@@ -115,13 +116,14 @@ func TestStuckStaticMemberLeavesTheGroup(t *testing.T) {
 		c.Consumer.Group.Session.Timeout = 5 * time.Minute
 	}
 	cfg.Topics[topic] = consumer.Topic{Handler: h, ProcessingLimit: 100 * time.Millisecond, OnStuck: consumer.LeaveGroup}
-	start(t, cfg)
-	<-h.started
 	var s seen
 	other := config(b, group, topic, &s)
-	other.Sarama = cfg.Sarama
-	start(t, other)
-	eventually(t, "the other member takes over", func() bool { return s.len() == 3 })
+	other.Sarama, other.InstanceID = cfg.Sarama, "other"
+	members := []*member{start(t, cfg), start(t, other)}
+	eventually(t, "both share the partitions", func() bool { return shared(members, 2) })
+	b.Produce(t, records(topic, 2, 3)...)
+	<-h.started
+	eventually(t, "the other member takes over", func() bool { return s.len() == 6 })
 	close(h.release)
 }
 
