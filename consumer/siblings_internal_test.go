@@ -171,3 +171,40 @@ func TestReached(t *testing.T) {
 		t.Errorf("%d, want 12", at)
 	}
 }
+
+// Commits that stop are told of once, and so is that they go on.
+func TestStoppedCommitsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	s := &session{membership: &membership{running: &running{log: slog.New(slog.NewTextHandler(&log, nil))}}}
+	now := time.Now()
+	for range 3 {
+		s.tellCommits(now, now.Add(-10*time.Second), 1, false, errTried)
+	}
+	s.tellCommits(now, now, 0, false, nil) // nothing waits, and nobody has told
+	if stopped, again := log.count("not committed any more"), log.count("committed again"); stopped != 1 || again != 0 {
+		t.Errorf("told %d times that they stopped, %d times that they go on", stopped, again)
+	}
+	for range 2 {
+		s.tellCommits(now, now, 0, true, nil)
+	}
+	if again := log.count("committed again"); again != 1 {
+		t.Errorf("told %d times that they go on", again)
+	}
+}
+
+// How many partitions there were at first goes with what is committed from the first mark on.
+func TestNoteOfTheFirstPartitions(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	newest, oldest, group := b.Topic(t, 3), b.Topic(t, 3), serverstest.Group(t)
+	s := testSession(t, b, group, newest, oldest)
+	s.topics[newest].start = FromNewest()
+	none := map[int32]committed{1: {offset: -1}}
+	s.committed = map[string]map[int32]committed{newest: none, oldest: none}
+	for topic, want := range map[string]string{newest: "partitions=3", oldest: ""} {
+		if c := s.committedOffset(claimOf{topic: topic, partition: 1}); c.note != want || c.offset != -1 {
+			t.Errorf("%+v, want the note %q", c, want)
+		}
+	}
+}
