@@ -36,6 +36,7 @@ type groupClient struct {
 	patience time.Duration
 	finder   *finder
 	errors   *brokerErrors
+	conf     *sarama.Config // the group's own, see fetchFor
 
 	mu       sync.Mutex
 	own      *coordinator     // nil while there is none
@@ -78,8 +79,9 @@ func (c *coordinator) end() {
 func (c *coordinator) alive() bool { return c != nil && c.dialer.Open() }
 
 func newGroupClient(client sarama.Client, group string, stop <-chan struct{}, log *slog.Logger) *groupClient {
+	conf := *client.Config()
 	g := &groupClient{
-		Client: client, group: group, stop: stop, patience: patience,
+		conf: &conf, Client: client, group: group, stop: stop, patience: patience,
 		finder: newFinder(group, client.Config()), errors: newBrokerErrors(log),
 	}
 	g.arm()
@@ -246,12 +248,12 @@ func (g *groupClient) find() (*coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.connect(addr, g.Config().Net.DialTimeout+lookupTimeout)
+	return g.connect(addr, g.Client.Config().Net.DialTimeout+lookupTimeout)
 }
 
 // connect opens a connection, with all that belongs to it: TLS, SASL, the versions. A frozen broker accepts it and says nothing.
 func (g *groupClient) connect(addr string, timeout time.Duration) (*coordinator, error) {
-	conf := *g.Config()
+	conf := *g.Client.Config()
 	c := &coordinator{Broker: sarama.NewBroker(addr), dialer: kafkaconf.NewDialer(&conf)}
 	if err := c.Open(&conf); err != nil {
 		return nil, err

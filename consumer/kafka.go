@@ -37,7 +37,7 @@ func newSaramaConfig(group string, st *strategy) *sarama.Config {
 	if st.kind == Cooperative {
 		c.Consumer.MaxWaitTime = 100 * time.Millisecond // a rebalance waits for it several times
 	}
-	c.Consumer.Fetch.Default = 4 << 20               // per partition and request; a third more throughput than with 1 MiB
+	c.Consumer.Fetch.Default = 4 << 20               // per partition and request, at most: see fetchSize
 	c.Consumer.IsolationLevel = sarama.ReadCommitted // what a producer has aborted must take no effect
 	c.Consumer.Retry.Backoff = 500 * time.Millisecond
 	c.Consumer.Retry.Max = 0                         // for ever: giving up on a partition would end the session for all others

@@ -42,7 +42,7 @@ func (cl *claim) isolate() {
 	defer cl.examined()
 	for wait := quarantineFirst; ; wait = min(2*wait, quarantineMost) {
 		at := cl.reached()
-		ok, err := topicwindow.Decodes(cl.run.client, cl.topic.name, cl.partition, at)
+		ok, err := topicwindow.Decodes(cl.run.client.Client, cl.topic.name, cl.partition, at)
 		if err == nil && (ok || !cl.quarantine.paused) {
 			return
 		}

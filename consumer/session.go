@@ -39,6 +39,7 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	if s.cfg.Rebalance != Cooperative {
 		s.sessionTotals.rebalanced()
 	}
+	s.client.fetchFor(s.sharing(sess.Claims()), s.cfg.Limits)
 	s.committed = committedOffsets(s.client, s.cfg.Group, s.asked(sess.Claims()))
 	if s.cfg.Rebalance != Cooperative {
 		if err := s.position(sess); err != nil {

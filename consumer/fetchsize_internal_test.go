@@ -1,0 +1,29 @@
+package consumer
+
+import "testing"
+
+// The size of a fetch follows the limits and the number of partitions, between what the user set and one small batch.
+func TestFetchSize(t *testing.T) {
+	t.Parallel()
+	limits := Limits{Messages: 100_000, Bytes: 256 << 20}
+	for _, test := range []struct {
+		partitions int
+		limits     Limits
+		most, want int32
+	}{
+		{0, limits, 4 << 20, 1_600_000},
+		{1, limits, 4 << 20, 1_600_000},
+		{1, limits, 1 << 20, 1 << 20},
+		{4, limits, 4 << 20, 400_000},
+		{40, limits, 4 << 20, 40_000},
+		{400, limits, 4 << 20, 4096},
+		{400, limits, 1000, 1000},
+		{1, Limits{Messages: 1 << 40, Bytes: 1 << 40}, 1<<31 - 1, 1<<31 - 1},
+		{10, Limits{Messages: 100_000, Bytes: 1 << 20}, 4 << 20, 6553},
+		{10, Limits{Messages: 1, Bytes: 1}, 4 << 20, 4096},
+	} {
+		if got := fetchSize(test.partitions, test.limits, test.most); got != test.want {
+			t.Errorf("%d partitions, %+v, at most %d: %d, want %d", test.partitions, test.limits, test.most, got, test.want)
+		}
+	}
+}
