@@ -17,7 +17,7 @@ const (
 // fetchSize is what a fetch may bring of each of n partitions, at most most.
 func fetchSize(n int, limits Limits, most int32) int32 {
 	all := min(fetchPerMessage*limits.Messages, limits.Bytes/fetchShare)
-	return int32(min(int(most), max(minFetch, all/max(1, n)))) //nolint:gosec // at most most
+	return int32(min(int(most), max(minFetch, all/max(1, n)))) //nolint:gosec // no more than it
 }
 
 // Config implements sarama.Client.

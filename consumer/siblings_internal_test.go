@@ -36,7 +36,9 @@ func TestStopMakesNoOtherAttempt(t *testing.T) {
 	stopped := make(chan error, 10)
 	cl.run.stop = func(err error) { stopped <- err }
 	feed(cl, 0)
-	received(t, stopped)
+	if err := received(t, stopped); err == nil {
+		t.Error("it stops without an error")
+	}
 	soon(t, "it is parked", func() bool { return cl.status().Parked == 1 })
 	time.Sleep(20 * time.Millisecond)
 	if n := attempts.Load(); n != 1 {
