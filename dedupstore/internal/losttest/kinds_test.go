@@ -50,7 +50,7 @@ var kinds = []kind{
 // grouped are kinds whose calls share transactions, for loads that have many at once.
 var grouped = []kind{
 	inGroups(kinds[0]), inGroups(kinds[1]),
-	inGroups(kind{name: "pgxstore, rows", open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
+	inGroups(kind{name: "pgxstore, rows", watches: true, open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
 		full := pgxstore.Config(cfg)
 		rows := pgxstore.NewRows(openPool(t, url, poolSize), &full, rowtest.Flush[pgx.Tx])
 		return newStore(checked[pgx.Tx]{rowtest.Store(rows), rows}, execInPgx)
