@@ -10,8 +10,9 @@ const (
 	fetchPerMessage = 16
 	// fetchShare is the part of Limits.Bytes that all fetches together may bring, for the same reason.
 	fetchShare = 16
-	// minFetch is what a fetch may bring of a partition at least. Brokers send one batch of some partition whatever its size.
-	minFetch = 4 << 10
+	// minFetch is what a fetch may bring of a partition at least: a batch by the default of Kafka's producer (batch.size). Of partitions
+	// whose batches are larger brokers send one batch in each answer.
+	minFetch = 16 << 10
 )
 
 // fetchSize is what a fetch may bring of each of n partitions, at most most.

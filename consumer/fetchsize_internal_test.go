@@ -16,11 +16,11 @@ func TestFetchSize(t *testing.T) {
 		{1, limits, 1 << 20, 1 << 20},
 		{4, limits, 4 << 20, 400_000},
 		{40, limits, 4 << 20, 40_000},
-		{400, limits, 4 << 20, 4096},
+		{400, limits, 4 << 20, 16 << 10},
 		{400, limits, 1000, 1000},
 		{1, Limits{Messages: 1 << 40, Bytes: 1 << 40}, 1<<31 - 1, 1<<31 - 1},
-		{10, Limits{Messages: 100_000, Bytes: 1 << 20}, 4 << 20, 6553},
-		{10, Limits{Messages: 1, Bytes: 1}, 4 << 20, 4096},
+		{10, Limits{Messages: 100_000, Bytes: 4 << 20}, 4 << 20, 26214},
+		{10, Limits{Messages: 1, Bytes: 1}, 4 << 20, 16 << 10},
 	} {
 		if got := fetchSize(test.partitions, test.limits, test.most); got != test.want {
 			t.Errorf("%d partitions, %+v, at most %d: %d, want %d", test.partitions, test.limits, test.most, got, test.want)

@@ -52,8 +52,8 @@ func TestBacklogOfManyPartitions(t *testing.T) {
 		"40 with small messages, compressed": {consumer.Eager, 40, 100, 1500, sarama.CompressionZSTD, consumer.Limits{Messages: 20_000}},
 		"40 with large messages":             {consumer.Eager, 40, 100_000, 10, sarama.CompressionNone, consumer.Limits{Bytes: 10 << 20}},
 		"40 with large messages, compressed": {consumer.Eager, 40, 100_000, 10, sarama.CompressionZSTD, consumer.Limits{Bytes: 10 << 20}},
-		"400 with small messages":            {consumer.Eager, 400, 100, 150, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
-		"400 with larger ones, compressed":   {consumer.Eager, 400, 10_000, 10, sarama.CompressionSnappy, consumer.Limits{Bytes: 10 << 20}},
+		"120 with small messages":            {consumer.Eager, 120, 100, 500, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
+		"400 with larger ones, compressed":   {consumer.Eager, 400, 10_000, 10, sarama.CompressionSnappy, consumer.Limits{Bytes: 16 << 20}},
 		"in Cooperative":                     {consumer.Cooperative, 40, 100, 1500, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
 		"in ToCooperative":                   {consumer.ToCooperative, 40, 100, 1500, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
 	} {
@@ -75,17 +75,24 @@ func TestBacklogOfManyPartitions(t *testing.T) {
 			cfg.Rebalance, cfg.Limits = c.rebalance, c.limits
 			m := start(t, cfg)
 			held, bytes := 0, 0
-			eventually(t, "each partition is paused, or has come to its end", func() bool {
-				held, bytes = 0, 0
-				all := m.Status().Partitions
-				for _, p := range all {
-					held, bytes = held+p.Held, bytes+p.Bytes
-					if p.Held == 0 || !p.Paused && p.Held < c.each {
-						return false
+			each := func(ok func(p consumer.PartitionStatus) bool) func() bool {
+				return func() bool {
+					held, bytes = 0, 0
+					all := m.Status().Partitions
+					for _, p := range all {
+						held, bytes = held+p.Held, bytes+p.Bytes
+						if !ok(p) {
+							return false
+						}
 					}
+					return len(all) == c.partitions
 				}
-				return len(all) == c.partitions
-			})
+			}
+			eventually(t, "it has all partitions", each(func(consumer.PartitionStatus) bool { return true }))
+			eventually(t, "it has messages of each", each(func(p consumer.PartitionStatus) bool { return p.Held > 0 }))
+			eventually(t, "each is paused, or has come to its end", each(func(p consumer.PartitionStatus) bool {
+				return p.Held > 0 && (p.Paused || p.Held == c.each)
+			}))
 			t.Logf("%d messages and %d bytes are held", held, bytes)
 			if most := c.limits.Messages; most > 0 && held > 2*most {
 				t.Errorf("%d messages are held of %d", held, most)
