@@ -218,10 +218,12 @@ func (c *crowd) thaw(m *visitor) {
 	m.frozen = false
 }
 
-// bury looks at how a member has ended that was not killed.
+// bury looks at how a member has ended that was not killed. One whose handlers had not rolled back a second after they were cancelled, as on
+// a machine that has much to do, says so.
 func (c *crowd) bury(m *visitor) {
 	c.t.Helper()
-	if !m.ending || !m.Cmd.ProcessState.Success() {
+	stuck := strings.Contains(m.Log.String(), consumer.ErrHandlersStuck.Error()+": ")
+	if !m.ending || !m.Cmd.ProcessState.Success() && !stuck {
 		c.t.Fatalf("%s ended with %v; it was told to end: %v", m.Name, m.Cmd.ProcessState, m.ending)
 	}
 	m.process = nil
