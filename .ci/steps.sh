@@ -26,15 +26,19 @@ readme_commands() {
 
 # as_written COMMAND: a command of README.md with the images named, so that Docker has to serve the database
 as_written() {
-	local servers
+	local servers rc=0
 	servers=$(new_servers_log)
 	export EINMAL_SERVERS_LOG="$servers" EINMAL_KAFKA_JARS="$work/kafka-libs"
 	{
 		timeout 1500 env -u EINMAL_CRASH_KILLS -u EINMAL_CHURN -u EINMAL_LOST_CRASHES -u EINMAL_LOST_FAILOVERS bash -c "$1" & # a process group of its own, which finish ends
 		echo $! >"$work/group"
 		wait $!
-	} 2>&1 | tee "$work/output"
+	} 2>&1 | tee "$work/output" || rc=$?
 	rm -f "$work/group"
+	case $1 in
+	*'go test'*) [ "$rc" = 0 ] || again "$work/output" ;;
+	*) [ "$rc" = 0 ] || return "$rc" ;;
+	esac
 	case $1 in
 	*'go test'*)
 		summary "$servers" | tee "$work/served"
@@ -45,6 +49,37 @@ as_written() {
 		;;
 	esac
 	grep -q "^database.*by Docker, image $EINMAL_POSTGRES_IMAGE" "$work/served" || fail 'no database by Docker was used'
+}
+
+# again OUTPUT FLAG... : runs the tests that failed three times more, alone, when all else has ended. Many tests have bounds in time, which
+# a machine that runs ten of them at once may exceed; a fault fails here too. What passes is told at the end of the run. A data race, a
+# panic, a time-out and what does not compile are never run again.
+again() {
+	local output=$1 package tests
+	shift
+	! grep -qE '^(panic: |fatal error: |WARNING: DATA RACE|testreport: (skipped|did not|nothing|no test))|race detected|\[(build|setup) failed\]' "$output" || return 1
+	! grep -E '^(skipped|did not end|nothing was skipped|no test ran)' "$output" || return 1
+	failed_tests "$output" >"$work/failed"
+	[ -s "$work/failed" ] || return 1
+	while read -r package tests; do
+		[ -n "$tests" ] || return 1
+		printf -- '\n--- again: %s %s\n' "$package" "$tests"
+		go test -count=3 "$@" -run "^($tests)\$" "$package" </dev/null || return 1
+		echo "$package $tests" >>"$work/again"
+	done <"$work/failed"
+}
+
+# failed_tests OUTPUT: a line for each package that failed, with the names of its tests as a regular expression, from what go test or
+# testreport said
+failed_tests() {
+	if grep -q '^testreport: ' "$1"; then
+		sed -nE 's/^(testreport: )?failed: //p' "$1" | awk '{ sub("/.*", "", $2); packages[$1]; if ($2 != "" && !(($1, $2) in seen)) { seen[$1, $2]; tests[$1] = tests[$1] (tests[$1] == "" ? "" : "|") $2 } }
+			END { for (p in packages) print "./" p, tests[p] }'
+	else
+		awk '/^--- FAIL: / { tests = tests (tests == "" ? "" : "|") $3 }
+			/^ok[ \t]/ { tests = "" }
+			/^FAIL[ \t]+[^ \t]+[ \t]/ { print $2, tests; tests = "" }' "$1"
+	fi
 }
 
 # new_servers_log: a new name each time, since the cache of test results knows the variable's value
@@ -192,15 +227,17 @@ packages_at_once=$(nproc)
 # on_real_servers: one run for the race detector and for the suite on real Kafka, in which no test may be skipped that .ci/skips does
 # not list
 on_real_servers() {
-	local used
+	local used rc=0
 	# shellcheck source=/dev/null
 	. "$work/servers.env"
 	used=$(new_servers_log)
-	EINMAL_CRASH_KILLS=${EINMAL_CRASH_KILLS:-80} EINMAL_CHURN=${EINMAL_CHURN:-30s} \
-		EINMAL_LOST_CRASHES=${EINMAL_LOST_CRASHES:-10} EINMAL_LOST_FAILOVERS=${EINMAL_LOST_FAILOVERS:-2} \
-		EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 EINMAL_REQUIRE_INSTANCE=1 EINMAL_REQUIRE_PROMTOOL=1 \
-		EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs" go test -race -shuffle=on -timeout 20m -p "$packages_at_once" -json ./... |
-		tee "$log/race.json" | "$work/bin/testreport" -skips "$ci/skips" -slowest 25
+	export EINMAL_CRASH_KILLS=${EINMAL_CRASH_KILLS:-80} EINMAL_CHURN=${EINMAL_CHURN:-30s}
+	export EINMAL_LOST_CRASHES=${EINMAL_LOST_CRASHES:-10} EINMAL_LOST_FAILOVERS=${EINMAL_LOST_FAILOVERS:-2}
+	export EINMAL_REQUIRE_KAFKA=1 EINMAL_REQUIRE_PGBOUNCER=1 EINMAL_REQUIRE_POSTGRES17=1 EINMAL_REQUIRE_INSTANCE=1 EINMAL_REQUIRE_PROMTOOL=1
+	export EINMAL_SERVERS_LOG="$used" EINMAL_KAFKA_JARS="$work/kafka-libs"
+	go test -race -shuffle=on -timeout 20m -p "$packages_at_once" -json ./... |
+		tee "$log/race.json" | "$work/bin/testreport" -skips "$ci/skips" -slowest 25 2>&1 | tee "$work/output" || rc=$?
+	[ "$rc" = 0 ] || again "$work/output" -race -timeout 20m
 	cat "$log/servers.log"
 	summary "$used" | tee "$work/served"
 	sed 's/^servers: /started /' "$log/servers.log" >>"$work/served"
