@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/fuzztest"
 )
 
 type line struct {
@@ -304,16 +305,12 @@ func FuzzJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		checkSafe[order](t, value)
-		checkSafe[*order](t, value)
-		checkSafe[map[string]order](t, value)
-		checkSafe[[]line](t, value)
-		checkSafe[json.RawMessage](t, value)
-		checkSafe[[]byte](t, value)
-		checkSafe[any](t, value)
-		checkSafe[float32](t, value)
-		checkSafe[time.Time](t, value)
-		checkSafe[loud](t, value)
+		for _, check := range []func(*testing.T, []byte){
+			checkSafe[order], checkSafe[*order], checkSafe[map[string]order], checkSafe[[]line], checkSafe[json.RawMessage], checkSafe[[]byte], checkSafe[any],
+			checkSafe[float32], checkSafe[time.Time], checkSafe[loud],
+		} {
+			fuzztest.Bounded(t, len(value), 1<<20, func() { check(t, value) })
+		}
 	})
 }
 

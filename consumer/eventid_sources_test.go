@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/fuzztest"
 )
 
 type eventID = func(*consumer.Message) (string, error)
@@ -210,7 +211,7 @@ func FuzzCloudEventID(f *testing.F) {
 	f.Add("a", "b", "a", "b", "application/cloudevents+json", []byte(`{"source":"s","id":"e1","ID":"e2"} `))
 	f.Fuzz(func(t *testing.T, source1, id1, source2, id2, contentType string, value []byte) {
 		binary := func(source, id string) (string, error) {
-			return consumer.CloudEventID(&consumer.Message{Headers: headers("ce_source", source, "ce_id", id)})
+			return idWithin(t, consumer.CloudEventID, len(source)+len(id), &consumer.Message{Headers: headers("ce_source", source, "ce_id", id)})
 		}
 		a, errA := binary(source1, id1)
 		b, errB := binary(source2, id2)
@@ -222,7 +223,7 @@ func FuzzCloudEventID(f *testing.F) {
 		}
 		sameInBothModes(t, source1, id1, a)
 
-		wild, err := consumer.CloudEventID(&consumer.Message{Headers: headers("content-type", contentType), Value: value})
+		wild, err := idWithin(t, consumer.CloudEventID, len(contentType)+len(value), &consumer.Message{Headers: headers("content-type", contentType), Value: value})
 		if (err == nil) != (wild != "") || err != nil && !errors.Is(err, consumer.ErrNoEventID) {
 			t.Errorf("%q, %q: %q, %v", contentType, value, wild, err)
 		}
@@ -230,6 +231,13 @@ func FuzzCloudEventID(f *testing.F) {
 			wantSameAsDecoded(t, value, wild)
 		}
 	})
+}
+
+// idWithin is the id of a message of size bytes, and fails the test if it takes more than such a message is worth.
+func idWithin(t *testing.T, from eventID, size int, msg *consumer.Message) (id string, err error) {
+	t.Helper()
+	fuzztest.Bounded(t, size, 1<<20, func() { id, err = from(msg) })
+	return id, err
 }
 
 // sameInBothModes checks that an event that JSON can hold has the same id in structured mode.
@@ -271,7 +279,7 @@ func FuzzJSONID(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		id, err := consumer.JSONID("id")(&consumer.Message{Value: value})
+		id, err := idWithin(t, consumer.JSONID("id"), len(value), &consumer.Message{Value: value})
 		if (err == nil) != (id != "") || err != nil && !errors.Is(err, consumer.ErrNoEventID) {
 			t.Fatalf("%q: %q, %v", value, id, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/internal/fuzztest"
 )
 
 var letter = &consumer.Message{
@@ -54,7 +55,10 @@ func FuzzText(f *testing.F) {
 	f.Add("order 12 or so", "12 or so", "key")
 	f.Add(`"\"`, `\`, "'")
 	f.Fuzz(func(t *testing.T, text, value, key string) {
-		got := deadletter.Text(errors.New(text), &consumer.Message{Value: []byte(value), Key: []byte(key)})
+		var got string
+		fuzztest.Bounded(t, len(text)+len(value)+len(key), 4<<20, func() {
+			got = deadletter.Text(errors.New(text), &consumer.Message{Value: []byte(value), Key: []byte(key)})
+		})
 		if len(got) > deadletter.MaxText || !utf8.ValidString(got) || strings.Contains(got, "\x00") {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}

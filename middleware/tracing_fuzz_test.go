@@ -4,7 +4,10 @@ import (
 	"context"
 	"testing"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/internal/fuzztest"
 	"github.com/einmal-go/einmal/middleware"
 )
 
@@ -18,10 +21,13 @@ func FuzzTracingHeaders(f *testing.F) {
 		msg := message()
 		msg.Headers = []consumer.Header{{Key: "tracestate", Value: state}, {Key: "traceparent", Value: parent}}
 		calls := 0
-		span := process(t, middleware.TracingConfig{Parent: asParent}, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
-			calls++
-			return nil
-		}), msg)
+		var span tracetest.SpanStub
+		fuzztest.Bounded(t, len(parent)+len(state), 4<<20, func() {
+			span = process(t, middleware.TracingConfig{Parent: asParent}, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+				calls++
+				return nil
+			}), msg)
+		})
 		if calls != 1 || !span.SpanContext.IsValid() {
 			t.Errorf("%d calls, span %v", calls, span.SpanContext)
 		}
