@@ -1,10 +1,10 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Query runs a query that answers with one row of one text.
@@ -30,17 +30,16 @@ type Finding struct {
 
 	Says string `json:"says"`          // a sentence whose subject is the table
 	Run  string `json:"run,omitempty"` // the SQL that puts it right, if there is such
+
+	brief string // where Run is a whole file: what to run, in one line
 }
 
-// String is the sentence, and what to run.
+// String is the sentence, and what to run, in one line: where that is a whole file, the command that prints it.
 func (f Finding) String() string {
-	switch {
-	case f.Run == "":
-		return f.Says
-	case strings.HasPrefix(f.Run, "\n"): // a whole file
-		return f.Says + "; run:" + f.Run
+	if run := cmp.Or(f.brief, f.Run); run != "" {
+		return f.Says + "; run: " + run
 	}
-	return f.Says + "; run: " + f.Run
+	return f.Says
 }
 
 // Check compares the tables of the components, or of all if none is named, with the files, and answers with all that is missing or

@@ -25,11 +25,18 @@ func (c *comparison) note(level Level, about, run, format string, args ...any) {
 	c.found = append(c.found, Finding{Level: level, Component: c.table.component, Table: c.sql(), About: about, Says: fmt.Sprintf(format, args...), Run: run})
 }
 
+// noteFile notes that a table is missing. The file that creates it is much for a line of a log: there the command stands that prints it.
+func (c *comparison) noteFile(run, brief, format string, args ...any) {
+	c.note(LevelError, "table", "\n"+run, format, args...)
+	c.found[len(c.found)-1].brief = brief + c.printedBy()
+}
+
 func (c *comparison) compare() {
-	create := "\n" + c.renames() + c.dialect.SQL(c.cfg, c.table.component)
+	create := c.renames() + c.dialect.SQL(c.cfg, c.table.component)
 	switch {
 	case !c.seen.Found && !c.seen.SchemaFound:
-		c.note(LevelError, "table", "\ncreate schema "+quote(c.cfg.Schema)+";"+create, "it does not exist")
+		first := "create schema " + quote(c.cfg.Schema) + ";"
+		c.noteFile(first+"\n"+create, first+" and then what this prints: ", "it does not exist")
 		return
 	case !c.seen.Found && c.seen.Hidden != "":
 		c.note(LevelError, "privilege usage", fmt.Sprintf("grant usage on schema %s to %s;", c.seen.Hidden, c.seen.User), "the user %s may not look into the schema %s, in which it is, or should be", c.seen.User, c.seen.Hidden)
@@ -38,10 +45,10 @@ func (c *comparison) compare() {
 		for _, taken := range c.seen.Taken {
 			c.note(LevelError, "name "+taken.Name, c.rename(taken), "the name %s, which it needs, is that of %s: creating it fails", taken.Name, taken.what())
 		}
-		c.note(LevelError, "table", create, "it does not exist")
+		c.noteFile(create, "what this prints: ", "it does not exist")
 		return
 	case c.seen.Kind != "r" && c.seen.Kind != "p":
-		c.note(LevelError, "table", create, "it is %s, where a table is needed; move it away", kindName(c.seen.Kind))
+		c.noteFile(create, "what this prints: ", "it is %s, where a table is needed; move it away", kindName(c.seen.Kind))
 		return
 	case c.seen.Unlogged:
 		c.note(LevelError, "table", "alter table "+c.sql()+" set logged;", "it is unlogged: a crash of the server empties it, and keeps the effects")

@@ -3,15 +3,19 @@ package docs
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/consumer/consumermetrics"
@@ -81,6 +85,13 @@ func (m recordingMeter) Float64ObservableGauge(name string, o ...metric.Float64O
 func registered(t *testing.T) []string {
 	t.Helper()
 	r := &recorder{}
+	register(t, r)
+	return r.rows
+}
+
+// register has parts of einmal, of which none has run yet, register all instruments.
+func register(t *testing.T, r metric.MeterProvider) {
+	t.Helper()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -104,10 +115,9 @@ func registered(t *testing.T) []string {
 	must(err)
 	_, err = idempotencymetrics.OnAnswer(&idempotencymetrics.Config{MeterProvider: r})
 	must(err)
-	return r.rows
 }
 
-var metricRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z ]+) \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\|$")
+var metricRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z ]+) \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\| ([^|]+) \\|$")
 
 // TestMetricsTable compares docs/metrics.md with what is registered.
 func TestMetricsTable(t *testing.T) {
@@ -118,7 +128,7 @@ func TestMetricsTable(t *testing.T) {
 	}
 	var documented []string
 	for _, m := range metricRow.FindAllStringSubmatch(string(text), -1) {
-		documented = append(documented, strings.Join(m[1:], " | "))
+		documented = append(documented, strings.Join(m[1:5], " | "))
 	}
 	want := registered(t)
 	for _, row := range want {
@@ -133,5 +143,74 @@ func TestMetricsTable(t *testing.T) {
 	}
 	if len(want) < 30 {
 		t.Errorf("only %d instruments were registered", len(want))
+	}
+}
+
+// TestMetricsAreAbsent compares the column that says when an instrument has no series with parts of which none has run: what is never absent is
+// there, and what is not there has a condition. The lag is the exception: it is 0 where no partition is held, and consumermetrics tests when it
+// is not known. That each instrument is there in a service that runs is a test of observetest.
+func TestMetricsAreAbsent(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	register(t, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{"einmal.consumer.lag": false}
+	for _, scope := range all.ScopeMetrics {
+		for _, in := range scope.Metrics {
+			if _, excepted := there[in.Name]; !excepted {
+				there[in.Name] = true
+			}
+		}
+	}
+	text, err := os.ReadFile(root + "/docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	always := 0
+	for _, m := range metricRow.FindAllStringSubmatch(string(text), -1) {
+		name, absent := m[1], m[5]
+		if (absent == "never") != there[name] {
+			t.Errorf("docs/metrics.md says of %s %q; before anything has run it is there: %v", name, absent, there[name])
+		}
+		if absent == "never" {
+			always++
+		}
+	}
+	if always < 20 {
+		t.Errorf("only %d instruments are never absent", always)
+	}
+}
+
+// TestChainMetricsAreAbsent is that of the instruments of middleware.Metrics after an attempt that has failed.
+func TestChainMetricsAreAbsent(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	link := middleware.Metrics(&middleware.MetricsConfig{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	failing := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return errors.New("no") })
+	_ = link(failing).Handle(t.Context(), &consumer.Message{Topic: "t", Group: "g", Timestamp: time.Now()})
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil || len(all.ScopeMetrics) != 1 {
+		t.Fatal(all, err)
+	}
+	var there, documented []string
+	for _, in := range all.ScopeMetrics[0].Metrics {
+		there = append(there, in.Name)
+	}
+	text, err := os.ReadFile(root + "/docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range metricRow.FindAllStringSubmatch(string(text), -1) {
+		if m[5] == "before the topic's first attempt" {
+			documented = append(documented, m[1])
+		}
+	}
+	slices.Sort(there)
+	slices.Sort(documented)
+	if !slices.Equal(there, documented) {
+		t.Errorf("after an attempt there are %q, docs/metrics.md says %q", there, documented)
 	}
 }

@@ -29,7 +29,7 @@ func (m *movements) add(found map[string]*moved) {
 }
 
 var (
-	tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [a-z ]+ \\| `[^`]+` \\| ([^|]+) \\| [^|]+ \\|$")
+	tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [a-z ]+ \\| `[^`]+` \\| ([^|]+) \\| [^|]+ \\| [^|]+ \\|$")
 	inQuotes = regexp.MustCompile("`([^`]+)`")
 )
 
