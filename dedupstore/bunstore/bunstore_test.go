@@ -180,3 +180,14 @@ func TestSessionIsNotHandedOn(t *testing.T) {
 		})
 	}
 }
+
+// No function runs in a session that somebody else has changed.
+func TestSessionThatOthersHaveChanged(t *testing.T) {
+	t.Parallel()
+	for name, pooler := range map[string]string{"direct": "", "pooler": serverstest.PoolerURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sqltest.SessionThatOthersHaveChanged(t, sqltest.Pgdriver, kind(postgres), pooler)
+		})
+	}
+}

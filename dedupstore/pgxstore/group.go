@@ -84,7 +84,7 @@ func (g *groups) enter(ctx context.Context, keys []dedupstore.Key) (*groupTx, []
 	}
 	for {
 		tx, fresh, err := g.begin(ctx, keys)
-		if errors.Is(err, errChanged) {
+		if errors.Is(err, record.ErrChanged) {
 			continue
 		}
 		if err != nil {
@@ -117,7 +117,7 @@ func (g *groups) begin(ctx context.Context, keys []dedupstore.Key) (_ *groupTx, 
 	tx := &groupTx{store: s, conn: conn, many: many}
 	fresh, err = tx.record(ctx, keys)
 	if s.changed(ctx, conn.Conn(), tx.began, err) {
-		return nil, nil, errChanged
+		return nil, nil, record.ErrChanged
 	}
 	if err != nil {
 		s.rollback(ctx, tx.tx)

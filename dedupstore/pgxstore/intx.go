@@ -27,7 +27,7 @@ func (s *Store) unkeyed(ctx context.Context, work finish) error {
 	defer s.places.Leave()
 	for {
 		err := s.inTx(ctx, work)
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, record.ErrChanged) {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (s *Store) inTx(ctx context.Context, work finish) error {
 	defer s.rollback(ctx, tx) // does nothing after a commit
 	switch {
 	case s.changed(ctx, conn.Conn(), session, err):
-		return errChanged
+		return record.ErrChanged
 	case err != nil:
 		return s.giveUp(ctx, conn.Conn(), s.sql.BeginError(ctx, err))
 	}

@@ -2,17 +2,11 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
-
-// errChanged is the error of an attempt on a connection whose session is not as it was before: a function has left another role, say, or
-// another search_path. The connection is closed, and the attempt is made on another one, the function has not run.
-var errChanged = errors.New("the session was changed")
 
 // sessionKey is the key of a connection's CustomData under which its session is kept, as it was at its first transaction.
 const sessionKey = "github.com/einmal-go/einmal/dedupstore/pgxstore session"
@@ -25,39 +19,13 @@ func (s *Store) changed(ctx context.Context, conn *pgx.Conn, now record.Session,
 	switch {
 	case err == nil && now == "": // no answer at all
 		return false
-	case err == nil && !known && s.pooled.asEver(conn, now):
+	case err == nil && !known && s.sessions.AsEver(now, now.Of(conn.PgConn().PID())):
 		data[sessionKey] = now
 		return false
 	case err == nil && known && now.Same(before), err != nil && (!known || !s.sql.OfTheSession(err)):
 		return false
 	}
 	_ = conn.Close(ctx)
-	return true
-}
-
-// pooled remembers how the sessions begin that a pooler hands out: others have had them before. It is safe for concurrent use.
-type pooled struct {
-	usual  atomic.Pointer[record.Session]
-	others atomic.Int32 // that were met since the last usual one
-}
-
-// mostOthers is after how many sessions that differ nobody has left something behind: the role's or the database's settings are new ones.
-const mostOthers = 100
-
-// asEver reports whether a session of a new connection begins as sessions do.
-func (p *pooled) asEver(conn *pgx.Conn, now record.Session) bool {
-	if p.usual.CompareAndSwap(nil, &now) || now.Of(conn.PgConn().PID()) {
-		return true // the first; or one of this connection's own
-	}
-	if now.Same(*p.usual.Load()) {
-		p.others.Store(0)
-		return true
-	}
-	if p.others.Add(1) <= mostOthers {
-		return false
-	}
-	p.others.Store(0)
-	p.usual.Store(&now)
 	return true
 }
 

@@ -15,15 +15,15 @@ import (
 
 // Store records keys in a table of a PostgreSQL database. It is safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool
-	cfg     record.Config
-	sql     *record.Postgres
-	places  *record.Places
-	records limit                    // of the first round trip
-	ends    limit                    // of COMMIT and ROLLBACK
-	invalid error                    // what is wrong with pool and cfg
-	groups  *gather.Gatherer[pgx.Tx] // nil without groups
-	pooled  pooled
+	pool     *pgxpool.Pool
+	cfg      record.Config
+	sql      *record.Postgres
+	places   *record.Places
+	records  limit                    // of the first round trip
+	ends     limit                    // of COMMIT and ROLLBACK
+	invalid  error                    // what is wrong with pool and cfg
+	groups   *gather.Gatherer[pgx.Tx] // nil without groups
+	sessions record.Sessions
 }
 
 var (
@@ -97,7 +97,7 @@ func (s *Store) alone(ctx context.Context, key dedupstore.Key, fresh finish) (ra
 	defer s.places.Leave()
 	for {
 		ran, err = s.once(ctx, key, fresh)
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, record.ErrChanged) {
 			return ran, err
 		}
 	}
@@ -120,7 +120,7 @@ func (s *Store) once(ctx context.Context, key dedupstore.Key, fresh finish) (ran
 	tx, answer, err := s.begin(ctx, conn.Conn(), form, key)
 	defer s.rollback(ctx, tx) // does nothing after a commit
 	if s.changed(ctx, conn.Conn(), answer.Session, err) {
-		return false, errChanged
+		return false, record.ErrChanged
 	}
 	if err != nil || answer.Outcome == record.Silent {
 		s.rollback(ctx, tx)

@@ -331,6 +331,19 @@ func TestSessionIsNotHandedOn(t *testing.T) {
 	}
 }
 
+// No function runs in a session that somebody else has changed, by any driver, with or without a pooler.
+func TestSessionThatOthersHaveChanged(t *testing.T) {
+	t.Parallel()
+	for _, driver := range []sqltest.Driver{sqltest.Pgx(pgx.QueryExecModeExec), sqltest.Pgdriver} {
+		for name, pooler := range map[string]string{"": "", ", pooler": serverstest.PoolerURL(t)} {
+			t.Run(driver.Name+name, func(t *testing.T) {
+				t.Parallel()
+				sqltest.SessionThatOthersHaveChanged(t, driver, kind(schema.Postgres), pooler)
+			})
+		}
+	}
+}
+
 // The functions of a group do not see what the ones before them have set.
 func TestSessionIsNotHandedOnInAGroup(t *testing.T) {
 	t.Parallel()

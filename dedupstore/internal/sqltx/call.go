@@ -259,6 +259,15 @@ func leftOpen(err error) bool {
 	return record.StateOf(err) == "" && (strings.Contains(err.Error(), "conn busy") || strings.Contains(err.Error(), "unexpected"))
 }
 
+// changed reports whether the session is not what it was at its first transaction. The connection is closed then.
+func (c *call[T]) changed() bool {
+	if !c.store.sessions.Changed(c.session) {
+		return false
+	}
+	c.broken, c.spoiled = true, true
+	return true
+}
+
 // restore brings the settings of the session back that the function has changed, for the next transaction.
 func (c *call[T]) restore(ctx context.Context, now record.Session) (state, error) {
 	if now.Same(c.session) {

@@ -65,16 +65,20 @@ func (g *groups[T]) Fault(err error) gather.Fault { return record.FaultOf(err) }
 
 // Begin implements gather.Backend.
 func (g *groups[T]) Begin(ctx context.Context, keys []dedupstore.Key) (gather.Transaction[T], []bool, error) {
-	s := g.store
-	if err := s.places().Enter(ctx); err != nil {
-		return nil, nil, record.GroupError(s.dialect.Place(err))
+	for {
+		tx, fresh, err := g.begin(ctx, keys)
+		if !errors.Is(err, record.ErrChanged) {
+			return tx, fresh, err
+		}
 	}
-	c, err := s.open(ctx, s.places().Leave)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, nil, record.GroupError(s.dialect.Waiting(ctx))
-	case err != nil:
-		return nil, nil, record.GroupError(s.dialect.ConnectError(err))
+}
+
+// begin makes the attempt on one connection, which it keeps if it succeeds.
+func (g *groups[T]) begin(ctx context.Context, keys []dedupstore.Key) (gather.Transaction[T], []bool, error) {
+	s := g.store
+	c, err := s.enter(ctx)
+	if err != nil {
+		return nil, nil, record.GroupError(err)
 	}
 	tx := &groupTx[T]{call: c}
 	if err := s.dialect.Locate(ctx, c.ask); err != nil {
@@ -83,6 +87,10 @@ func (g *groups[T]) Begin(ctx context.Context, keys []dedupstore.Key) (gather.Tr
 		return nil, nil, record.GroupError(err)
 	}
 	fresh, err := g.record(ctx, tx, keys)
+	if err == nil && c.changed() {
+		c.close()
+		return nil, nil, record.ErrChanged
+	}
 	if err != nil {
 		c.rollback()
 		err = s.recordError(ctx, c, keys[0], err)

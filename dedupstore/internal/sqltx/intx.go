@@ -3,6 +3,7 @@ package sqltx
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
@@ -13,15 +14,19 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 	if err := s.dialect.Invalid(s.invalid, nil); err != nil {
 		return err
 	}
-	if err := s.places().Enter(ctx); err != nil {
-		return s.dialect.Place(err)
+	for {
+		err := s.inTx(ctx, fn)
+		if !errors.Is(err, record.ErrChanged) {
+			return err
+		}
 	}
-	c, err := s.open(ctx, s.places().Leave)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return s.dialect.Waiting(ctx)
-	case err != nil:
-		return s.dialect.ConnectError(err)
+}
+
+// inTx makes the attempt on one connection.
+func (s *Store[T]) inTx(ctx context.Context, fn func(ctx context.Context, tx T) error) error {
+	c, err := s.enter(ctx)
+	if err != nil {
+		return err
 	}
 	defer c.close()
 
@@ -33,6 +38,9 @@ func (s *Store[T]) InTx(ctx context.Context, fn func(ctx context.Context, tx T) 
 		c.rollback()
 		catchUp(ctx)
 		return c.giveUp(s.dialect.BeginError(ctx, err))
+	}
+	if c.changed() {
+		return record.ErrChanged
 	}
 	if err := c.run(ctx, fn); err != nil {
 		return err

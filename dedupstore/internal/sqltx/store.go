@@ -42,6 +42,8 @@ type Store[T Tx] struct {
 
 	groups func() *gather.Gatherer[T] // nil without groups; the pool's size is looked at when the first transaction begins
 
+	sessions record.Processes
+
 	places func() *record.Places // the pool's size is looked at when the first transaction begins
 }
 
@@ -88,15 +90,19 @@ func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx con
 
 // alone runs fn in a transaction of its own.
 func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool, err error) {
-	if err := s.places().Enter(ctx); err != nil {
-		return false, s.dialect.Place(err)
+	for {
+		ran, err = s.once(ctx, key, fn)
+		if !errors.Is(err, record.ErrChanged) {
+			return ran, err
+		}
 	}
-	c, err := s.open(ctx, s.places().Leave)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return false, s.dialect.Waiting(ctx)
-	case err != nil:
-		return false, s.dialect.ConnectError(err)
+}
+
+// once makes the attempt on one connection.
+func (s *Store[T]) once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool, err error) {
+	c, err := s.enter(ctx)
+	if err != nil {
+		return false, err
 	}
 	defer c.close()
 
@@ -108,6 +114,9 @@ func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx co
 		return false, s.recordError(ctx, c, key, err)
 	}
 	outcome, err := c.begin(ctx, form, key)
+	if err == nil && c.changed() {
+		return false, record.ErrChanged
+	}
 	if err != nil || outcome == record.Silent {
 		c.rollback()
 	}
@@ -126,6 +135,21 @@ func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx co
 		return false, err
 	}
 	return outcome == record.Inserted, nil
+}
+
+// enter takes a connection when there is a place for it.
+func (s *Store[T]) enter(ctx context.Context) (*call[T], error) {
+	if err := s.places().Enter(ctx); err != nil {
+		return nil, s.dialect.Place(err)
+	}
+	c, err := s.open(ctx, s.places().Leave)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, s.dialect.Waiting(ctx)
+	case err != nil:
+		return nil, s.dialect.ConnectError(err)
+	}
+	return c, nil
 }
 
 // form finds out at the first call how the table can be written, unless Check has.
