@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/einmal-go/einmal/consumer"
@@ -58,7 +59,7 @@ type Source[Tx any] interface {
 	Keeper
 }
 
-// Redrive runs h on dead letters, the oldest first, each in a transaction of store that also takes the dead letter out of its table: its
+// Redrive runs h on dead letters, the oldest first, but those of a partition in the order in which they stood there, each in a transaction of store that also takes the dead letter out of its table: its
 // effect is there when the dead letter is gone, and not before. It can be interrupted anywhere and run again, and several may run at
 // once: a dead letter takes effect once. h is the function that stands in the consumer's Dedup; it finds the same key by
 // dedupstore.KeyFrom, and a message whose EventID is the key's.
@@ -117,21 +118,37 @@ func (r *redrive[Tx]) validate() error {
 const page = 100
 
 func (r *redrive[Tx]) run(ctx context.Context) error {
-	for after := int64(0); ; {
+	jumbled, err := r.survey(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.inOrder(ctx, &jumbled); err != nil {
+		return err
+	}
+	for after := int64(0); !r.done(); {
 		list, err := r.source.List(ctx, r.cfg.Filter, after, page)
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		for _, rec := range list {
-			if r.done() {
-				return nil
-			}
-			if err := r.next(ctx, rec); err != nil {
-				return err
-			}
-			after = rec.ID
+		after = list[len(list)-1].ID
+		if err := r.all(ctx, slices.DeleteFunc(list, jumbled.has)); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// all redrives the dead letters of a list.
+func (r *redrive[Tx]) all(ctx context.Context, list []*Record) error {
+	for _, rec := range list {
+		if r.done() {
+			return nil
+		}
+		if err := r.next(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *redrive[Tx]) done() bool {

@@ -20,7 +20,7 @@ import (
 // DeadLettersConfig is what can be chosen about DeadLetters. Nil means all defaults.
 type DeadLettersConfig struct {
 	// LeaveOut sends a message that is larger than the events' writer takes (outbox.WriterConfig.MaxBytes, 1,000,000 bytes by default)
-	// without its key, value and headers: where it stands is in the headers below. By default it stays, is tried again, and holds up
+	// without its value and headers, and its key if that is too large: where it stands is in the headers below. By default it stays, is tried again, and holds up
 	// what is ordered behind it, until MaxBytes is raised.
 	LeaveOut bool
 }
@@ -122,8 +122,13 @@ func (d *deadLetters[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Reco
 		return fmt.Errorf("forward: %w: raise outbox.WriterConfig.MaxBytes together with the topic's max.message.bytes, or set DeadLettersConfig.LeaveOut: %w", deadletter.ErrTooLarge, err)
 	}
 	without := *rec
-	without.Key, without.Value, without.Headers, without.LeftOut = nil, nil, nil, true
-	return write(ctx, d.events, tx, deadEvent(&without, d.topic))
+	without.Value, without.Headers, without.LeftOut = nil, nil, true
+	err = write(ctx, d.events, tx, deadEvent(&without, d.topic))
+	if errors.Is(err, outbox.ErrInvalidEvent) && rec.Key != nil {
+		without.Key = nil // the order of its key is lost
+		err = write(ctx, d.events, tx, deadEvent(&without, d.topic))
+	}
+	return err
 }
 
 // deadEvent has an id of its own. Headers with our names that are not ours are left out: those of an earlier death of a message that was

@@ -101,15 +101,20 @@ func TestDeadLettersOfOddMessages(t *testing.T) {
 
 func TestDeadLettersTooLarge(t *testing.T) {
 	t.Parallel()
-	rec := deadOf(&consumer.Message{Topic: "orders", Value: make([]byte, 5000), EventID: "e", Consumer: "c"}, deadletter.KindPermanent)
+	rec := deadOf(&consumer.Message{Topic: "orders", Key: []byte("key"), Value: make([]byte, 4997), EventID: "e", Consumer: "c"}, deadletter.KindPermanent)
 	e := &events{max: 4000}
 	err := forward.DeadLetters[int](e, "dead", nil).Write(t.Context(), 0, rec)
 	if !errors.Is(err, deadletter.ErrTooLarge) || dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "LeaveOut") || len(e.written) > 0 {
 		t.Errorf("%v", err)
 	}
 	must(t, forward.DeadLetters[int](e, "dead", &forward.DeadLettersConfig{LeaveOut: true}).Write(t.Context(), 0, rec))
-	if got := e.written[0]; got.Value != nil || header(got, forward.DeadSizeHeader) != "5000" || header(got, forward.DeadOffsetHeader) != "0" {
+	if got := e.written[0]; got.Value != nil || string(got.Key) != "key" || header(got, forward.DeadSizeHeader) != "5000" || header(got, forward.DeadOffsetHeader) != "0" {
 		t.Errorf("%+v", got)
+	}
+	rec.Key = make([]byte, 4001)
+	must(t, forward.DeadLetters[int](e, "dead", &forward.DeadLettersConfig{LeaveOut: true}).Write(t.Context(), 0, rec))
+	if got := e.written[1]; got.Key != nil {
+		t.Errorf("a key that is too large: %+v", got)
 	}
 }
 

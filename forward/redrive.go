@@ -49,7 +49,8 @@ var ErrNotPublishable = errors.New("it cannot be published again")
 //     left out: refused, with an error that wraps ErrNotPublishable or deadletter.ErrLeftOut.
 //
 // One that cannot be published, because of that or because the outbox does not take it (it wraps outbox.ErrInvalidEvent then), counts as
-// failed: its row stays and says why, and so do those of its key that come after it, which would overtake it. Kinds whose effect may be there are held, as by deadletter.Redrive. A dead letter of KindCrashLoop is
+// failed: its row stays and says why, and so do those of its key that come after it, which would overtake it (DeadLetterConfig.WithoutMessage keeps no key, and
+// so such a dead letter holds up none). Kinds whose effect may be there are held, as by deadletter.Redrive. A dead letter of KindCrashLoop is
 // given up again as long as its row in started_message is there: delete that first.
 //
 // store, source and events must work on one database.

@@ -61,7 +61,7 @@ func (f *deadFlags) choose(ctx context.Context, warn io.Writer, table *sqldeadle
 }
 
 // warnOrder says of dead letters with a key that some of the key would overtake others: those that stood before them in their partition
-// and are not chosen, or held, or have died, and so are published, later.
+// and are not chosen, or held.
 func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *wanted, filter *deadletter.Filter) error {
 	rows, err := db.QueryContext(ctx, `select id, topic, "partition", "key", kind from `+tableName(w, "dead_message")+ //nolint:gosec // the name is quoted
 		` where "key" is not null order by consumer_id, topic, "partition", "key", kafka_offset, id`)
@@ -70,9 +70,8 @@ func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *w
 	}
 	defer rows.Close()
 	var last string
-	var left bool    // one of the key that is not chosen stands before
-	var newest int64 // that was chosen of the key
-	overtaken, overtakes := 0, 0
+	var left bool // one of the key that is not chosen stands before
+	overtaken := 0
 	for rows.Next() {
 		var id int64
 		var topic, key string
@@ -82,24 +81,17 @@ func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *w
 			return err
 		}
 		if group := fmt.Sprintf("%q %d %q", topic, partition, key); group != last {
-			last, left, newest = group, false, 0
+			last, left = group, false
 		}
 		switch {
 		case !c.ids[id], filter.Holds(kind):
 			left = true
-			continue
 		case left:
 			overtaken++
-		case id < newest:
-			overtakes++
 		}
-		newest = max(newest, id)
 	}
 	if overtaken > 0 {
 		fmt.Fprintf(warn, "einmal: %d overtake dead letters of their keys that are not chosen, or held because of their kind, which stood before them: choose those too, if the order matters\n", overtaken)
-	}
-	if overtakes > 0 {
-		fmt.Fprintf(warn, "einmal: %d died before others of their keys that stood before them, and go first: redrive by ids, one call after the other, if the order matters\n", overtakes)
 	}
 	return rows.Err()
 }

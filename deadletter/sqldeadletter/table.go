@@ -29,8 +29,8 @@ type Config struct {
 	// the reasons.
 	MaxBytes int64
 
-	// LeaveOut writes a message that is larger than MaxBytes without its key, value and headers: where it stood and why it is there
-	// is kept, the bytes are in Kafka for as long as the topic keeps them. It cannot be redriven from the table.
+	// LeaveOut writes a message that is larger than MaxBytes without its value and headers: where it stood, its key and why it is there
+	// are kept, the bytes are in Kafka for as long as the topic keeps them. It cannot be redriven from the table.
 	LeaveOut bool
 }
 

@@ -14,7 +14,7 @@ create table if not exists dead_message (
   partition      integer not null,
   kafka_offset   integer not null,
   message_time   text,
-  -- what it was, byte by byte; left_out says that it was too large, and that key, value and headers are not here
+  -- what it was, byte by byte; left_out says that it was too large, and that value and headers are not here
   key            blob,
   value          blob,
   headers        text    not null default '[]',

@@ -25,7 +25,7 @@ func New[Tx any](pkg string, dialect schema.Dialect, cfg Config, pool Conn, in f
 func (t *Table[Tx]) Starts() deadletter.Starts { return &starts{t.base} }
 
 // Write implements deadletter.Writer. A message larger than Config.MaxBytes is an error that wraps deadletter.ErrTooLarge, or is written
-// without its bytes where Config.LeaveOut says so.
+// without its bytes, but for its key, where Config.LeaveOut says so.
 func (t *Table[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Record) error {
 	if t.invalid != nil {
 		return t.invalid
@@ -35,7 +35,10 @@ func (t *Table[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Record) er
 			return fmt.Errorf("%s: %w: it has %d bytes, Config.MaxBytes is %d: raise that, or set Config.LeaveOut", t.pkg, deadletter.ErrTooLarge, rec.Size, t.cfg.MaxBytes)
 		}
 		without := *rec
-		without.Key, without.Value, without.Headers, without.LeftOut = nil, nil, nil, true
+		without.Value, without.Headers, without.LeftOut = nil, nil, true
+		if int64(len(rec.Key)) > t.cfg.MaxBytes {
+			without.Key = nil // the order of its key is lost
+		}
 		rec = &without
 	}
 	name, err := t.name(ctx, t.in(tx), t.cfg.Table)

@@ -55,6 +55,7 @@ func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 		"redrive":            redrives[Tx],
 		"redrive that fails": redriveFails[Tx],
 		"redrive by two":     redriveByTwo[Tx],
+		"redrive in order":   redriveInOrder[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

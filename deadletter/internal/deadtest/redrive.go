@@ -3,6 +3,7 @@ package deadtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,5 +142,39 @@ func redriveByTwo[Tx any](t *testing.T, h Harness[Tx]) {
 	operators.Wait()
 	if n := h.Count("select count(distinct name) from effect"); n != all || h.effects() != all || h.dead() != 0 || redriven.Load() != all {
 		t.Errorf("%d effects of %d events, %d dead letters, %d redriven; want %d once each", h.effects(), n, h.dead(), redriven.Load(), all)
+	}
+}
+
+// Dead letters that died in another order than the one in which they stood are redriven in the latter, whatever their number.
+func redriveInOrder[Tx any](t *testing.T, h Harness[Tx]) {
+	const each, partitions = 110, 3 // more than a page of each
+	var recs []*deadletter.Record
+	for i := range each * partitions {
+		rec := record(int64(i))
+		rec.Event, rec.Partition, rec.Offset = fmt.Sprint("event", i), int32(i%partitions), int64(i)
+		if rec.Partition > 0 { // those of the first one died in their order
+			rec.Offset = int64(7 * i % (each * partitions))
+		}
+		recs = append(recs, rec)
+	}
+	h.write(t, h.Table, recs...)
+	last, n := map[int32]int64{}, 0
+	report, err := deadletter.Redrive(t.Context(), h.Store, h.Table, func(_ context.Context, _ Tx, msg *consumer.Message) error {
+		if before, ok := last[msg.Partition]; ok && msg.Offset < before {
+			t.Errorf("%d[%d] comes behind %d", msg.Offset, msg.Partition, before)
+		}
+		last[msg.Partition] = msg.Offset
+		return nil
+	}, billing(deadletter.RedriveConfig{Limit: each * 2, Each: func(*deadletter.Record, error) {
+		if n++; n == each { // somebody else takes one that was seen
+			h.Run("delete from dead_message where id = (select max(id) from dead_message)")
+		}
+	}}))
+	if want := (deadletter.Report{Found: 2 * each, Redriven: 2 * each}); err != nil || report != want || h.dead() != each-1 {
+		t.Errorf("%+v, %v, %d are left", report, err, h.dead())
+	}
+	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table, func(context.Context, Tx, *consumer.Message) error { return nil }, billing(deadletter.RedriveConfig{}))
+	if want := (deadletter.Report{Found: each - 1, Redriven: each - 1}); err != nil || report != want || h.dead() != 0 {
+		t.Errorf("%+v, %v, %d are left", report, err, h.dead())
 	}
 }

@@ -36,7 +36,7 @@ create table if not exists dead_message (
   partition      integer     not null,
   kafka_offset   bigint      not null,
   message_time   timestamptz,
-  -- what it was, byte by byte; left_out says that it was too large, and that key, value and headers are not here
+  -- what it was, byte by byte; left_out says that it was too large, and that value and headers are not here
   key            bytea,
   value          bytea,
   headers        jsonb       not null default '[]',
