@@ -274,7 +274,9 @@ func TestSizesOfATopic(t *testing.T) {
 		"Unordered":                   {Topic{Order: Unordered}, 16, 1, 5000},
 		"Unordered, 2,000 workers":    {Topic{Order: Unordered, Workers: 2000}, 2000, 1, 8000},
 		"small groups":                {Topic{Order: Unordered, Middleware: []Middleware{groups(7)}}, 16, 1, 5000},
-		"groups":                      {Topic{Order: KeyOrder, Middleware: []Middleware{groups(200)}}, 400, 1, 5000},
+		"groups":                      {Topic{Order: KeyOrder, Middleware: []Middleware{groups(200)}}, 400, 200, 5000},
+		"groups, 30 workers":          {Topic{Order: KeyOrder, Workers: 30, Middleware: []Middleware{groups(200)}}, 30, 200, 5000},
+		"keys behind a CrashLoop":     {Topic{Order: KeyOrder, Middleware: []Middleware{loop, groups(200)}}, 400, 1, 5000},
 		"large groups":                {Topic{Order: Unordered, Middleware: []Middleware{groups(1000)}}, 2000, 1, 8000},
 		"a train":                     {Topic{Middleware: []Middleware{groups(200)}}, math.MaxInt, 200, 5000},
 		"a long train":                {Topic{Middleware: []Middleware{groups(2000)}}, math.MaxInt, 2000, 8000},
@@ -289,7 +291,7 @@ func TestSizesOfATopic(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if tp.workers.total != test.workers || tp.train != test.train || tp.partitionMessages != test.holds {
+		if tp.workers.total != test.workers || tp.riders.total != test.workers || tp.train != test.train || tp.partitionMessages != test.holds {
 			t.Errorf("%s: %d workers, trains of %d, holds %d; want %d, %d, %d", name, tp.workers.total, tp.train, tp.partitionMessages, test.workers, test.train, test.holds)
 		}
 	}

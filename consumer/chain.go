@@ -23,7 +23,8 @@ type topic struct {
 	onFailure  OnFailure
 	order      Order
 	workers    *workers
-	train      int           // messages of a partition that are in work at once in PartitionOrder
+	riders     *workers      // of messages that wait behind one of their lane
+	train      int           // messages of a lane that are in work at once
 	limit      time.Duration // of an attempt, 0 for none
 	limitGiven time.Duration // Topic.ProcessingLimit, 0 if it is the default
 	onStuck    OnStuck
@@ -81,6 +82,7 @@ func (t *topic) size(cfg Topic) {
 		cfg.Workers = max(DefaultWorkers, 2*t.grouped()) // while a group is in the store, the next one gathers
 	}
 	t.workers, t.train = newWorkers(cfg), t.trainLength()
+	t.riders = newRiders(t.workers)
 	if t.partitionMessages == 0 {
 		t.partitionMessages = max(defaultPartitionMessages, 4*cfg.Workers, 4*t.train)
 	}

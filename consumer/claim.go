@@ -38,9 +38,9 @@ type claim struct {
 	open     opened
 	running  runningItems
 	parked   map[*item]*time.Timer
-	waiting  bool // for a worker
-	held     int  // messages that are not finished
-	bytes    int  // of these
+	waiting  [seats]bool // for a worker, or the place of a rider
+	held     int         // messages that are not finished
+	bytes    int         // of these
 	marked   int64
 	settled  time.Time                     // when settle was last called
 	reported struct{ messages, bytes int } // to the load
@@ -158,18 +158,20 @@ const fetchErrFresh = 30 * time.Second
 
 // dispatch starts what may run now, as far as there are workers. It is called under the lock.
 func (cl *claim) dispatch() {
-	for !cl.stopped && cl.queue.hasReady() && cl.topic.workers.acquire(cl) {
-		now := time.Now()
-		go cl.topic.workers.run(cl, cl.start(now, now))
+	for s := range seats {
+		for !cl.stopped && !cl.waiting[s] && cl.queue.hasReady(s) && cl.topic.places(s).acquire(cl) {
+			w, now := cl.topic.places(s), time.Now()
+			go w.run(cl, cl.start(w, now, now))
+		}
 	}
 }
 
 // start takes the next message into work, for a worker that came to this claim at turn. It is called under the lock.
-func (cl *claim) start(turn, now time.Time) *item {
+func (cl *claim) start(w *workers, turn, now time.Time) *item {
 	if cl.stopped {
 		return nil
 	}
-	it := cl.queue.next()
+	it := cl.queue.next(w.seat)
 	if it == nil {
 		return nil
 	}
@@ -184,12 +186,12 @@ func (cl *claim) start(turn, now time.Time) *item {
 }
 
 // resumed is called by a worker that comes to this claim because it waited.
-func (cl *claim) resumed() *item {
+func (cl *claim) resumed(w *workers) *item {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	cl.waiting = false
+	cl.waiting[w.seat] = false
 	now := time.Now()
-	it := cl.start(now, now)
+	it := cl.start(w, now, now)
 	if it != nil {
 		cl.dispatch() // a place may have become free since this claim was taken from those that wait
 	}

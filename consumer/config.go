@@ -122,8 +122,9 @@ type Topic struct {
 	// Order says which messages may be handled side by side. Default: PartitionOrder.
 	Order Order
 
-	// Workers is how many messages of the topic this process handles at once, over all its partitions. Default: DefaultWorkers;
-	// in PartitionOrder one per partition, without a bound on all.
+	// Workers is how many messages of the topic this process handles at once, over all its partitions. Default: DefaultWorkers, or
+	// twice the largest Group of a link (see Grouper); in PartitionOrder one per partition, without a bound on all. Where links make
+	// groups, as many messages more may be in work that wait for one of their own partition or key.
 	Workers int
 
 	// ProcessingLimit is how long one attempt at a message may take. Then its context is cancelled, and the attempt counts as

@@ -83,7 +83,7 @@ func (cl *claim) stop() {
 		}
 		delete(cl.parked, it)
 	}
-	cl.releaseTrain()
+	cl.releaseTrains()
 	if len(cl.running) == 0 {
 		close(cl.idle)
 	}

@@ -116,7 +116,7 @@ func TestFreePlaceIsTakenByAWaitingClaim(t *testing.T) {
 		t.Fatal("B found something")
 	}
 	// A goes on.
-	it := got.resumed()
+	it := got.resumed(w)
 	if it == nil {
 		t.Fatal("nothing")
 	}

@@ -5,16 +5,16 @@ import "maps"
 // queue holds the messages of one claim that are not finished, and decides which of them may be handled next. It is used under
 // its claim's lock.
 //
-// Messages stand in lanes. A lane is handled in order, one message at a time; lanes are handled side by side, the one with the
-// oldest message first: what is delivered again after a crash begins at the oldest message that is open. What the orders differ
-// in is only which lane a message stands in: one for the whole partition, one per key, or one of its own.
+// Messages stand in lanes. A lane is handled in order; lanes are handled side by side, the one with the oldest message first: what is
+// delivered again after a crash begins at the oldest message that is open. What the orders differ in is only which lane a message stands
+// in: one for the whole partition, one per key, or one of its own.
 type queue struct {
-	order Order
-	train *train           // the lane of PartitionOrder, where several of its messages are in work at once
-	whole *lane            // the lane of PartitionOrder, where one is
-	keyed map[string]*lane // the lanes of KeyOrder in which messages stand, and some in which none does
-	idle  int              // those in which none does
-	ready ready
+	order  Order
+	length int              // the most messages of a lane that are in work at once
+	whole  *lane            // the lane of PartitionOrder
+	keyed  map[string]*lane // the lanes of KeyOrder in which messages stand, and some in which none does
+	idle   int              // those in which none does
+	ready  [seats]ready
 }
 
 // maxIdle bounds how many keys are remembered although no message of theirs is held: most keys come again, and a lane that stays
@@ -24,23 +24,14 @@ const maxIdle = 1000
 // maxIdleKey is the longest key that is remembered so, in bytes.
 const maxIdleKey = 256
 
-// lane is a list of messages of which only the first may be handled. The first is waiting, running or parked.
-type lane struct {
-	key         string
-	first, last *item
-}
-
-// newQueue returns an empty one. length is how many messages of a partition may be in work at once in PartitionOrder.
+// newQueue returns an empty one. length is how many messages of a lane may be in work at once.
 func newQueue(order Order, length int) *queue {
-	q := &queue{order: order}
+	q := &queue{order: order, length: length}
 	switch order {
 	case KeyOrder:
 		q.keyed = map[string]*lane{}
 	case PartitionOrder:
 		q.whole = &lane{}
-		if length > 1 {
-			q.train = &train{length: length}
-		}
 	case Unordered:
 	}
 	return q
@@ -48,19 +39,9 @@ func newQueue(order Order, length int) *queue {
 
 // push adds a message at the end of its lane.
 func (q *queue) push(it *item) {
-	if q.train != nil {
-		q.train.push(it)
-		return
-	}
-	l := q.laneOf(it)
-	it.lane = l
-	if l.first == nil {
-		l.first, l.last = it, it
-		q.ready.push(l)
-		return
-	}
-	l.last.next = it
-	l.last = it
+	it.lane = q.laneOf(it)
+	it.lane.push(it)
+	q.offer(it.lane)
 }
 
 func (q *queue) laneOf(it *item) *lane {
@@ -71,7 +52,7 @@ func (q *queue) laneOf(it *item) *lane {
 		return &it.own
 	}
 	if l := q.keyed[string(it.rec.Key)]; l != nil {
-		if l.first == nil {
+		if l.empty() {
 			q.idle--
 		}
 		return l
@@ -81,39 +62,47 @@ func (q *queue) laneOf(it *item) *lane {
 	return l
 }
 
-// hasReady reports whether next would return a message.
-func (q *queue) hasReady() bool {
-	if q.train != nil {
-		return q.train.hasReady()
+// offer has a lane stand among those that are ready, if it is.
+func (q *queue) offer(l *lane) {
+	it, s := l.candidate(q.length)
+	switch {
+	case it == nil:
+		l.offered = false
+	case !l.offered || l.at != it.offset || l.seat != s:
+		l.offered, l.at, l.seat = true, it.offset, s
+		q.ready[s].push(readyLane{it.offset, l})
 	}
-	return len(q.ready) > 0
 }
 
-// next returns the message that may be handled now, or nil. It is running until it is finished or parked.
-func (q *queue) next() *item {
-	if q.train != nil {
-		return q.train.next()
+// hasReady reports whether next would return a message.
+func (q *queue) hasReady(s seat) bool {
+	for len(q.ready[s]) > 0 {
+		if first := q.ready[s][0]; first.lane.offered && first.lane.at == first.offset && first.lane.seat == s {
+			return true
+		}
+		q.ready[s].pop() // it has changed since
 	}
-	if len(q.ready) == 0 {
+	return false
+}
+
+// next returns the message that may be handled now in such a seat, or nil. It is running until it is finished or parked.
+func (q *queue) next(s seat) *item {
+	if !q.hasReady(s) {
 		return nil
 	}
-	return q.ready.pop().first
+	l := q.ready[s].pop()
+	l.offered = false
+	it := l.next(q.length)
+	q.offer(l)
+	return it
 }
 
 // finished removes a running message; the one behind it may be handled.
 func (q *queue) finished(it *item) {
-	if q.train != nil {
-		q.train.finished(it)
-		return
-	}
 	l := it.lane
-	l.first, it.next = it.next, nil
-	if l.first != nil {
-		q.ready.push(l)
-		return
-	}
-	l.last = nil
-	if q.order == KeyOrder && it.rec.Key != nil {
+	l.finished(it, q.length)
+	q.offer(l)
+	if q.order == KeyOrder && it.rec.Key != nil && l.empty() {
 		q.rest(l)
 	}
 }
@@ -125,38 +114,35 @@ func (q *queue) rest(l *lane) {
 		return
 	}
 	if q.idle++; q.idle > maxIdle {
-		maps.DeleteFunc(q.keyed, func(_ string, l *lane) bool { return l.first == nil })
+		maps.DeleteFunc(q.keyed, func(_ string, l *lane) bool { return l.empty() })
 		q.idle = 0
 	}
 }
 
 // park says that a running message has not finished, and does not run until unpark: it holds back its lane.
-func (q *queue) park() {
-	if q.train != nil {
-		q.train.park()
-	}
+func (q *queue) park(it *item) {
+	it.lane.park(q.length)
+	q.offer(it.lane)
 }
 
 // unpark lets a parked message run again.
 func (q *queue) unpark(it *item) {
-	if q.train != nil {
-		q.train.unpark(it)
-		return
-	}
-	q.ready.push(it.lane)
+	it.lane.unpark(it)
+	q.offer(it.lane)
 }
 
-// ready is a binary heap of lanes whose first message is waiting, by the offset of that message. It does what container/heap does, of
-// which a tenth of the time of a fast handler's message in KeyOrder would be calls by way of an interface.
+// ready is a binary heap of lanes of which a message may be handled, by the offset of that message. A lane that has changed since it was
+// pushed stays in it until it comes to the top. It does what container/heap does, of which a tenth of the time of a fast handler's
+// message in KeyOrder would be calls by way of an interface.
 type ready []readyLane
 
 type readyLane struct {
-	offset int64 // of the first message, which stays while the lane is ready
+	offset int64
 	lane   *lane
 }
 
-func (r *ready) push(l *lane) {
-	h := append(*r, readyLane{l.first.offset, l})
+func (r *ready) push(l readyLane) {
+	h := append(*r, l)
 	i := len(h) - 1
 	for added := h[i]; i > 0; {
 		parent := (i - 1) / 2

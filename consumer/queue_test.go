@@ -107,7 +107,7 @@ func checkQueue(t *rapid.T, order Order) {
 			}
 		},
 		"next": func(t *rapid.T) {
-			if got, want := q.next(), m.next(); got != want {
+			if got, want := q.next(worker), m.next(); got != want {
 				t.Fatalf("next: %d, want %d", offsetOf(got), offsetOf(want))
 			}
 		},
@@ -116,8 +116,9 @@ func checkQueue(t *rapid.T, order Order) {
 			q.finished(it)
 			m.finished(it)
 		},
-		"park": func(t *rapid.T) { // nothing is said to the queue: what runs holds its lane
+		"park": func(t *rapid.T) {
 			it := one(t, m.running)
+			q.park(it)
 			m.running = remove(m.running, it)
 			m.parked = append(m.parked, it)
 		},
@@ -128,8 +129,8 @@ func checkQueue(t *rapid.T, order Order) {
 			m.ready = append(m.ready, m.lane(it))
 		},
 		"": func(t *rapid.T) {
-			if q.hasReady() != (len(m.ready) > 0) {
-				t.Fatalf("hasReady: %v, but %d lanes are ready", q.hasReady(), len(m.ready))
+			if q.hasReady(worker) != (len(m.ready) > 0) {
+				t.Fatalf("hasReady: %v, but %d lanes are ready", q.hasReady(worker), len(m.ready))
 			}
 			if keyed := countKeyed(m.lanes); len(q.keyed)-q.idle != keyed {
 				t.Fatalf("the queue has %d keys, %d of them idle, but %d have messages", len(q.keyed), q.idle, keyed)
@@ -154,7 +155,7 @@ func TestParkedMessageHoldsBackItsLane(t *testing.T) {
 	a1, a2, b1 := numbered(1, []byte("a")), numbered(2, []byte("a")), numbered(3, []byte("b"))
 	expect := func(step string, want *item) {
 		t.Helper()
-		if got := q.next(); got != want {
+		if got := q.next(worker); got != want {
 			t.Fatalf("%s: %d starts, want %d", step, offsetOf(got), offsetOf(want))
 		}
 	}
@@ -165,6 +166,8 @@ func TestParkedMessageHoldsBackItsLane(t *testing.T) {
 	expect("first", a1)
 	expect("another key, while it runs or is parked", b1)
 	expect("nothing else", nil)
+	q.park(a1)
+	expect("while it is parked", nil)
 	q.unpark(a1)
 	expect("again", a1)
 	q.finished(b1)
@@ -185,7 +188,7 @@ func TestQueueForgetsKeys(t *testing.T) {
 			key = append(key, make([]byte, maxIdleKey)...)
 		}
 		q.push(numbered(n, key))
-		if it := q.next(); it == nil || it.offset != n {
+		if it := q.next(worker); it == nil || it.offset != n {
 			t.Fatalf("next: %d, want %d", offsetOf(it), n)
 		} else {
 			q.finished(it)

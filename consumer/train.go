@@ -8,7 +8,8 @@ import (
 
 // Grouper is implemented by links that handle several messages at once better than one after the other: a Dedup whose store puts them
 // into one transaction. Group is the most of them that it can use, 0 or 1 for none. In KeyOrder and Unordered the default of
-// Topic.Workers follows it. In PartitionOrder it is how many consecutive messages are in work at once: they take effect in their order.
+// Topic.Workers follows it. In PartitionOrder and KeyOrder it is how many consecutive messages of a partition or key are in work at
+// once: they take effect in their order.
 type Grouper interface {
 	Group() int
 }
@@ -52,8 +53,8 @@ func (t *topic) grouped() int {
 	return most
 }
 
-// trainLength is how many messages of a partition are in work at once in PartitionOrder. It is 1 unless exactly one link makes groups:
-// of two, the second one would have to wait for the end of the first one's message. It is 1 with a CrashLoop too: a handler
+// trainLength is how many messages of a partition, or of a key in KeyOrder, are in work at once. It is 1 unless exactly one link makes
+// groups: of two, the second one would have to wait for the end of the first one's message. It is 1 with a CrashLoop too: a handler
 // that ends the process would have ended it for all of them.
 func (t *topic) trainLength() int {
 	length, groupers := 1, 0
@@ -66,74 +67,10 @@ func (t *topic) trainLength() int {
 			return 1
 		}
 	}
-	if t.order != PartitionOrder || groupers != 1 {
+	if t.order == Unordered || groupers != 1 {
 		return 1
 	}
 	return length
-}
-
-// train is the lane of a partition whose messages are handed out several at a time. They are in work side by side, and take effect in their
-// order: whatever puts their effects into transactions looks at their turns. A message that failed keeps its turn until it has
-// finished: those behind it that are in work wait for it, no other one is handed out.
-type train struct {
-	length int
-	order  turn.Lane
-	out    int   // handed out and not finished
-	parked int   // of these
-	again  *item // parked ones that may run now, the oldest first
-
-	first, last *item // not handed out
-}
-
-func (tr *train) push(it *item) {
-	if tr.first == nil {
-		tr.first, tr.last = it, it
-		return
-	}
-	tr.last.next = it
-	tr.last = it
-}
-
-func (tr *train) hasReady() bool {
-	return tr.again != nil || tr.first != nil && tr.parked == 0 && tr.out < tr.length
-}
-
-// next returns the message that may be handled now, or nil.
-func (tr *train) next() *item {
-	if it := tr.again; it != nil {
-		tr.again, it.next = it.next, nil
-		return it
-	}
-	if !tr.hasReady() {
-		return nil
-	}
-	it := tr.first
-	tr.first, it.next = it.next, nil
-	if tr.first == nil {
-		tr.last = nil
-	}
-	tr.out++
-	it.trainTurn = tr.order.Join()
-	return it
-}
-
-// finished lets the message behind a running one take effect.
-func (tr *train) finished(it *item) {
-	tr.out--
-	it.trainTurn.Settle()
-}
-
-// park says that a running message waits for its next attempt.
-func (tr *train) park() { tr.parked++ }
-
-// unpark lets a message run again.
-func (tr *train) unpark(it *item) {
-	tr.parked--
-	at := &tr.again
-	for *at != nil && (*at).offset < it.offset {
-		at = &(*at).next
-	}
-	it.next, *at = *at, it
 }
 
 // waits reports whether a message is in work that cannot begin yet, because another one stands before it.
@@ -147,22 +84,28 @@ func (it *item) turned(ctx context.Context) context.Context {
 	return turn.With(ctx, it.trainTurn)
 }
 
-// releaseTrain cancels messages of a claim that starts none any more, which wait for one that is not in work: they would wait until
+// releaseTrains cancels messages of a claim that starts none any more, which wait for one that is not in work: they would wait until
 // the time to drain is over. It is called under the lock.
-func (cl *claim) releaseTrain() {
-	if cl.queue.train == nil {
-		return
-	}
-	runs := map[uint64]bool{}
+func (cl *claim) releaseTrains() {
+	runs := map[*turn.Lane]map[uint64]bool{}
 	for _, it := range cl.running {
-		runs[it.trainTurn.Number()] = true
+		if t := it.trainTurn; t != nil {
+			if runs[t.Lane()] == nil {
+				runs[t.Lane()] = map[uint64]bool{}
+			}
+			runs[t.Lane()][t.Number()] = true
+		}
 	}
-	gap := cl.queue.train.order.Next()
-	for runs[gap] {
-		gap++
+	gaps := map[*turn.Lane]uint64{}
+	for lane, numbers := range runs {
+		gap := lane.Next()
+		for numbers[gap] {
+			gap++
+		}
+		gaps[lane] = gap
 	}
 	for _, it := range cl.running {
-		if it.trainTurn.Number() > gap {
+		if t := it.trainTurn; t != nil && t.Number() > gaps[t.Lane()] {
 			it.current.ctx.cancel(errDrainOver)
 		}
 	}

@@ -16,7 +16,7 @@ func (cl *claim) attempt(it *item) error {
 }
 
 // finish takes the outcome of an attempt and returns what the same worker may run next in this claim.
-func (cl *claim) finish(it *item, err error) (next *item) {
+func (cl *claim) finish(w *workers, it *item, err error) (next *item) {
 	f := cl.judge(it, err)
 	now := time.Now()
 	cl.mu.Lock()
@@ -38,16 +38,17 @@ func (cl *claim) finish(it *item, err error) (next *item) {
 			cl.park(it, f.RetryAt)
 		}
 	}
-	if !cl.topic.workers.contended.Load() || now.Sub(turn) < minTurn {
-		next = cl.start(turn, now)
-	} else if !cl.stopped && cl.queue.hasReady() {
-		cl.topic.workers.wait(cl)
+	if !w.contended.Load() || now.Sub(turn) < minTurn {
+		next = cl.start(w, turn, now)
+	} else if !cl.stopped && cl.queue.hasReady(w.seat) {
+		w.wait(cl)
 	}
+	cl.dispatch() // the end of one message may let several run
 	if next == nil || now.Sub(cl.settled) > settleEvery {
 		cl.settle(now)
 	}
 	if cl.stopped && err != nil {
-		cl.releaseTrain()
+		cl.releaseTrains()
 	}
 	if cl.stopped && len(cl.running) == 0 {
 		close(cl.idle)
@@ -104,7 +105,7 @@ func (cl *claim) mark(now time.Time, end bool) {
 
 // park holds a message that failed, or is not due, until its next attempt. Nobody waits with it.
 func (cl *claim) park(it *item, until time.Time) {
-	cl.queue.park()
+	cl.queue.park(it)
 	if until.IsZero() {
 		cl.parked[it] = nil // OnFailure is Stop
 		return
@@ -129,7 +130,7 @@ func (cl *claim) judge(it *item, err error) *Failing {
 		cl.logDone(&it.current.msg)
 		return nil
 	}
-	if context.Cause(&it.current.ctx) == errDrainOver { //nolint:errorlint // this very cause: it was released, see releaseTrain
+	if context.Cause(&it.current.ctx) == errDrainOver { //nolint:errorlint // this very cause: it was released, see releaseTrains
 		return nil
 	}
 	f := cl.topic.judge(cl.ctx, it.offset, it.history, err)

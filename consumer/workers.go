@@ -14,7 +14,8 @@ const DefaultWorkers = 16
 // workers bounds how many messages of a topic this process handles at once, over all its partitions. A worker is a goroutine that
 // holds a place; it moves from message to message and from claim to claim, and ends when nothing is ready.
 type workers struct {
-	total int // places
+	seat  seat // of what it handles
+	total int  // places
 
 	contended atomic.Bool // claims are waiting
 
@@ -33,6 +34,19 @@ func newWorkers(t Topic) *workers {
 	}
 	w.total = w.free
 	return w
+}
+
+// newRiders returns the places of messages that wait behind one that is in work, as many as there are workers.
+func newRiders(w *workers) *workers {
+	return &workers{seat: rider, total: w.total, free: w.total}
+}
+
+// places are those of such seats.
+func (t *topic) places(s seat) *workers {
+	if s == rider {
+		return t.riders
+	}
+	return t.workers
 }
 
 // acquire takes a place, or notes that cl waits for one. It is called under cl's lock.
@@ -55,8 +69,8 @@ func (w *workers) wait(cl *claim) {
 }
 
 func (w *workers) enqueue(cl *claim) {
-	if !cl.waiting {
-		cl.waiting = true
+	if !cl.waiting[w.seat] {
+		cl.waiting[w.seat] = true
 		w.waiting = append(w.waiting, cl)
 		w.contended.Store(true)
 	}
@@ -84,7 +98,7 @@ func (w *workers) next() (*claim, *item) {
 		if cl == nil {
 			return nil, nil
 		}
-		if it := cl.resumed(); it != nil {
+		if it := cl.resumed(w); it != nil {
 			return cl, it
 		}
 	}
@@ -99,7 +113,7 @@ func (w *workers) run(cl *claim, it *item) {
 		}
 	}()
 	for it != nil {
-		if next := cl.finish(it, cl.attempt(it)); next != nil {
+		if next := cl.finish(w, it, cl.attempt(it)); next != nil {
 			it = next
 			continue
 		}
@@ -110,7 +124,7 @@ func (w *workers) run(cl *claim, it *item) {
 
 // after goes on in place of a worker that was ended.
 func (w *workers) after(cl *claim, it *item) {
-	next := cl.finish(it, exited(&it.current.msg))
+	next := cl.finish(w, it, exited(&it.current.msg))
 	if next == nil {
 		cl, next = w.next()
 	}

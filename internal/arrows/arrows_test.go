@@ -36,7 +36,7 @@ var table = map[string]allowed{
 	"deadletter":             {module: []string{"consumer", "dedupstore", "internal/version"}},
 	"middleware":             {module: []string{"consumer", "internal/turn", "deadletter", "dedupstore", "internal/errtype", "internal/meter", "internal/names", "internal/nils", "internal/redact", "internal/safelog", "internal/sqlstate"}, others: []string{otel}},
 	"audit":                  {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/sqltable", "internal/topicwindow"}},
-	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore"}},
+	"middleware/handlertest": {module: []string{"consumer", "consumer/consumertest", "dedupstore", "internal/turn"}},
 
 	// outbox sends by Kafka's client; its drivers are its writers' and its databases'
 	"outbox":               {module: []string{"schema", "internal/redact", "internal/safelog", "internal/sqltable", "internal/kafkaconf", "internal/names", "internal/sqlstate"}, others: []string{sarama, otel}},

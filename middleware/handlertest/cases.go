@@ -12,7 +12,8 @@ type testCase[Tx any] struct {
 	run  func(b *bench[Tx]) (finding string)
 }
 
-func cases[Tx any](calls int) []testCase[Tx] {
+// cases are those for messages that make so many calls of the store at most, which makes groups or does not.
+func cases[Tx any](calls int, groups bool) []testCase[Tx] {
 	all := []testCase[Tx]{
 		{"delivered twice", (*bench[Tx]).twice},
 		{"all again after a restart", (*bench[Tx]).again},
@@ -26,6 +27,9 @@ func cases[Tx any](calls int) []testCase[Tx] {
 			}
 			all = append(all, testCase[Tx]{name, func(b *bench[Tx]) string { return b.failing(at, call) }})
 		}
+	}
+	if groups {
+		all = append(all, groupCases[Tx]()...)
 	}
 	return all
 }

@@ -20,6 +20,9 @@
 // COMMIT, and after COMMIT, whose answer is lost. A handler that calls the store several times, a Sequence, fails at each step of each
 // call. Further cases deliver without a failure: twice in a row, all again after a restart, and to two owners at the same time.
 //
+// A store that puts several messages into one transaction is tested so, too: all messages in one transaction, with one that fails at each
+// step, and with another one that fails beside them.
+//
 // What the suite cannot see is what Effects does not show. Calls of other services belong into it, by a fake service that
 // counts them per idempotency key.
 //

@@ -13,6 +13,7 @@ type expected struct {
 	before []string           // effects before the first message, sorted
 	after  [][]string         // and after each
 	keys   [][]dedupstore.Key // of the calls of Once, by message
+	groups bool               // the store makes groups
 }
 
 func (e *expected) mostCalls() int {
@@ -41,7 +42,7 @@ func expect[Tx any](t testing.TB, open func(t testing.TB) Harness[Tx]) *expected
 
 func deliverOnce[Tx any](b *bench[Tx]) *expected {
 	b.t.Helper()
-	e := &expected{before: b.effects()}
+	e := &expected{before: b.effects(), groups: b.groups()}
 	for i, msg := range b.h.Messages {
 		calls := len(b.store.Keys())
 		out := b.service.patient.Deliver(b.t.Context(), msg)

@@ -12,7 +12,8 @@ import (
 
 // Harness is a handler before its first message, and what the suite needs to see what it does. All fields but Topic are required.
 type Harness[Tx any] struct {
-	// Store is the store of the handler. The database has no record and no effect in it.
+	// Store is the store of the handler. The database has no record and no effect in it. If it puts several messages into one
+	// transaction (its Config.Group is 2 or more), there are cases in which the messages share one, in their order.
 	Store dedupstore.Store[Tx]
 
 	// Handler makes the Topic.Handler under test on the store that it is given, a Dedup or a Sequence of them. The suite calls
@@ -60,7 +61,7 @@ func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 func run[Tx any](t testing.TB, open func(t testing.TB) Harness[Tx], sub func(name string, f func(t testing.TB))) {
 	t.Helper()
 	want := expect(t, open)
-	for _, c := range cases[Tx](want.mostCalls()) {
+	for _, c := range cases[Tx](want.mostCalls(), want.groups) {
 		sub(c.name, func(t testing.TB) {
 			t.Helper()
 			if finding := c.run(newBench(t, open, want)); finding != "" {

@@ -20,6 +20,12 @@ const (
 		"delivery to delivery (Topic.EventID must return the event's own id)"
 )
 
+// sharesTx is for a message that came with others.
+var sharesTx = reason{inherits, inherits}
+
+const inherits = "the messages shared a transaction (Config.Group): what one sets (SET LOCAL), makes (temporary tables), or asks for (now(), the transaction's id) " +
+	"is the same for those behind it. Make the handler independent of it, or leave Group at 1"
+
 var notHeldBack = reason{noRecord, forgotten}
 
 func reasonOf(at Point) reason {

@@ -29,6 +29,7 @@ type Store[Tx any] struct {
 var (
 	_ dedupstore.Store[int] = (*Store[int])(nil)
 	_ dedupstore.Checker    = (*Store[int])(nil)
+	_ dedupstore.Grouper    = (*Store[int])(nil)
 )
 
 // NewStore returns a Store made of store.
@@ -76,9 +77,17 @@ func (s *Store[Tx]) Check(ctx context.Context) error {
 	return nil
 }
 
+// Group implements dedupstore.Grouper, if the store that s was made of does.
+func (s *Store[Tx]) Group() int {
+	if g, ok := s.inner.(dedupstore.Grouper); ok {
+		return g.Group()
+	}
+	return 0
+}
+
 // Once implements dedupstore.Store.
 func (s *Store[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error) {
-	at := s.begin(key)
+	at := s.begin(ctx, key)
 	failure := fmt.Errorf("%w: %v", ErrInjected, at)
 	defer func() { s.note(errors.Is(err, failure)) }()
 	if at == BeforeRecord {
@@ -96,12 +105,12 @@ func (s *Store[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx co
 }
 
 // begin notes a call and returns the point at which it fails, or 0.
-func (s *Store[Tx]) begin(key dedupstore.Key) Point {
+func (s *Store[Tx]) begin(ctx context.Context, key dedupstore.Key) Point {
 	s.mu.Lock()
 	s.keys = append(s.keys, key)
 	at, meet := Point(0), s.meet
 	switch {
-	case s.point == 0:
+	case s.point == 0, ctx.Value(spared{}) != nil:
 	case s.wait > 0:
 		s.wait--
 	default:
@@ -110,6 +119,9 @@ func (s *Store[Tx]) begin(key dedupstore.Key) Point {
 	s.mu.Unlock()
 	if meet != nil {
 		meet()
+	}
+	if arrive, ok := ctx.Value(arrival{}).(func()); ok {
+		arrive()
 	}
 	return at
 }

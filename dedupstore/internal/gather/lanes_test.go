@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -161,5 +162,71 @@ func TestTrain(t *testing.T) {
 		if len(m.sizes) != 1 || m.sizes[0] != 60 {
 			t.Errorf("transactions of %v calls, want one of 60", m.sizes)
 		}
+	})
+}
+
+// A lane is in the next group although more than fit into it have come after it that stand in no order.
+func TestLaneIsNotOvertakenForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t)
+		g := New(m, Config{Size: 10, Side: 1})
+		var lane turn.Lane
+		var calls sync.WaitGroup
+		call := func(ctx context.Context, i int, fn func()) {
+			calls.Go(func() {
+				if _, err := g.Once(ctx, name(i), func(_ context.Context, tx *modelTx) error {
+					fn()
+					tx.write(name(i))
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		release := make(chan struct{})
+		call(t.Context(), 0, func() { <-release })
+		call(turn.With(t.Context(), lane.Join()), 1, func() {})
+		for i := 2; i < 40; i++ {
+			call(t.Context(), i, func() {})
+		}
+		close(release)
+		calls.Wait()
+		if at := slices.Index(m.order, name(1)); at > 10 {
+			t.Errorf("the message of the lane took effect behind %d others", at)
+		}
+	})
+}
+
+// A message may call the store once more when its turn is over.
+func TestCallAfterTheTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t)
+		g := New(m, Config{Size: 10, Side: 1})
+		var lane turn.Lane
+		first, second := lane.Join(), lane.Join()
+		write := func(ctx context.Context, i int, fn func()) {
+			if _, err := g.Once(ctx, name(i), func(_ context.Context, tx *modelTx) error {
+				fn()
+				tx.write(name(i))
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(turn.With(t.Context(), first), time.Hour)
+		defer cancel()
+		write(ctx, 0, func() {})
+		holds := make(chan struct{})
+		var calls sync.WaitGroup
+		calls.Go(func() { write(t.Context(), 1, func() { <-holds }) })
+		synctest.Wait()
+		calls.Go(func() { write(ctx, 2, func() {}) })
+		calls.Go(func() { write(turn.With(t.Context(), second), 3, func() {}) })
+		synctest.Wait()
+		close(holds)
+		calls.Wait()
 	})
 }

@@ -16,37 +16,40 @@ type picker[Tx any] struct {
 	taken   map[*call[Tx]]bool
 }
 
-// pickFrom takes calls in the order in which they have come; those of a lane in the order of the lane.
+// pickFrom takes calls in the order in which they have come; those of a lane together, in the order of the lane, where the first of them
+// has come: no lane waits behind those that come without an order.
 func (p *picker[Tx]) pickFrom(queue []*call[Tx]) {
-	var lanes []*turn.Lane
 	inLane := map[*turn.Lane][]*call[Tx]{}
 	for _, c := range queue {
-		switch l := c.lane(); {
-		case l == nil && len(p.members) >= p.size && len(lanes) == 0:
+		if l := c.lane(); l != nil {
+			inLane[l] = append(inLane[l], c)
+		}
+	}
+	for _, c := range queue {
+		l := c.lane()
+		switch {
+		case len(p.members) >= p.size && len(inLane) == 0:
 			return
 		case l == nil:
 			p.pick(c)
 		default:
-			if inLane[l] == nil {
-				lanes = append(lanes, l)
-			}
-			inLane[l] = append(inLane[l], c)
+			p.pickLane(l.Next(), inLane[l])
+			delete(inLane, l)
 		}
-	}
-	for _, l := range lanes {
-		p.pickLane(l.Next(), inLane[l])
 	}
 }
 
-// pickLane takes the calls of a lane from the first number on, as far as they have come.
+// pickLane takes the calls of a lane from the first number on, as far as they have come. One of a number that has settled waits for nobody.
 func (p *picker[Tx]) pickLane(next uint64, calls []*call[Tx]) {
 	slices.SortStableFunc(calls, func(a, b *call[Tx]) int { return cmp.Compare(a.turn.Number(), b.turn.Number()) })
 	for i, c := range calls {
 		again := i > 0 && calls[i-1].turn.Number() == c.turn.Number() // a message with several calls takes them one by one
-		if again || c.turn.Number() != next || !p.pick(c) {
+		if again || c.turn.Number() > next || !p.pick(c) {
 			return
 		}
-		next++
+		if c.turn.Number() == next {
+			next++
+		}
 	}
 }
 
