@@ -45,7 +45,7 @@ func (c *Consumer) doubts() (found []doubt) {
 	}
 	if !c.records() {
 		add("", "no chain has a Dedup: what handlers do is done again when messages are delivered again, after each crash and some rebalances; "+
-			"put them into middleware.Dedup, or see to it that repeating them does no harm")
+			"put them into middleware.Dedup; a handler that may be repeated says so by a method Link() consumer.Link that returns consumer.LinkDedup")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
 		for _, text := range c.topics[name].doubts(c.cfg.DrainTimeout) {

@@ -26,6 +26,11 @@ type idleStore struct {
 
 func (s idleStore) IdleTimeout() time.Duration { return s.idle }
 
+// repeatable is a handler of which repeating does no harm.
+type repeatable struct{ consumer.Handler }
+
+func (repeatable) Link() consumer.Link { return consumer.LinkDedup }
+
 // Settings that may be meant and hardly ever are make a line at the start, which names both; others make none.
 func TestDoubtfulSettings(t *testing.T) {
 	t.Parallel()
@@ -50,6 +55,7 @@ func TestDoubtfulSettings(t *testing.T) {
 			other := b.Topic(t, 1)
 			c.Topics[other] = consumer.Topic{Handler: dedup(store)}
 		}},
+		"a handler that says that it may be repeated": {topic: consumer.Topic{Handler: repeatable{nop}}},
 		"no Dedup":                    {topic: consumer.Topic{Handler: nop}, says: []string{"no chain has a Dedup"}},
 		"Timeout in DrainTimeout":     {topic: consumer.Topic{Handler: dedup(store), Middleware: within(8 * time.Second)}},
 		"Timeout beyond DrainTimeout": {topic: consumer.Topic{Handler: dedup(store), Middleware: within(9 * time.Second)}, says: []string{"middleware.Timeout is 9s, but Config.DrainTimeout is 8s"}},
@@ -67,6 +73,15 @@ func TestDoubtfulSettings(t *testing.T) {
 		},
 		"no ProcessingLimit":        {topic: consumer.Topic{Handler: dedup(store), ProcessingLimit: -1}},
 		"a store without the limit": {topic: consumer.Topic{Handler: dedup(idleStore{memstore.New(), 0}), ProcessingLimit: 2 * time.Minute}},
+		"beyond the shorter IdleTimeout of two": {
+			topic: consumer.Topic{Handler: middleware.Sequence(
+				middleware.Step{Name: "a", Handler: dedup(idleStore{memstore.New(), 9 * time.Minute})},
+				middleware.Step{Name: "b", Handler: dedup(idleStore{memstore.New(), 5 * time.Minute})},
+				middleware.Step{Name: "c", Handler: dedup(idleStore{memstore.New(), 0})},
+				middleware.Step{Name: "d", Handler: dedup(idleStore{memstore.New(), 8 * time.Minute})},
+			), ProcessingLimit: 6 * time.Minute},
+			says: []string{"Topic.ProcessingLimit is 6m0s, but the store's IdleTimeout is 5m0s"},
+		},
 		"Timeout beyond IdleTimeout": {
 			topic: consumer.Topic{Handler: dedup(idleStore{memstore.New(), 5 * time.Second}), Middleware: within(6 * time.Second)},
 			says:  []string{"middleware.Timeout is 6s, but the store's IdleTimeout is 5s"},

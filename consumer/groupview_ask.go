@@ -50,7 +50,9 @@ func (v *groupView) askOnce() error {
 	}
 	clear(v.partitions)
 	v.Members, v.topics, v.carried = nil, map[string]bool{}, map[TopicPartition]string{}
-	v.takeOffsets(offsets)
+	if err := v.takeOffsets(offsets); err != nil {
+		return err
+	}
 	return v.takeMembers(res)
 }
 
@@ -62,10 +64,14 @@ func (v *groupView) describeVersion() int16 {
 	return 1
 }
 
-func (v *groupView) takeOffsets(res *sarama.OffsetFetchResponse) {
+// takeOffsets returns the error of an offset that the coordinator cannot tell: it would look as if nothing were committed.
+func (v *groupView) takeOffsets(res *sarama.OffsetFetchResponse) error {
 	for topic, partitions := range res.Blocks {
 		for partition, block := range partitions {
-			if block.Err != sarama.ErrNoError || block.Offset < 0 {
+			if block.Err != sarama.ErrNoError {
+				return fmt.Errorf("the committed offset of %s: %w", partitionName(topic, partition), block.Err)
+			}
+			if block.Offset < 0 {
 				continue
 			}
 			v.topics[topic] = true
@@ -73,6 +79,7 @@ func (v *groupView) takeOffsets(res *sarama.OffsetFetchResponse) {
 			_, v.carried[TopicPartition{topic, partition}] = cutCarried(block.Metadata)
 		}
 	}
+	return nil
 }
 
 func (v *groupView) takeMembers(res *sarama.DescribeGroupsResponse) error {

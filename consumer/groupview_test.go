@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
@@ -45,6 +48,49 @@ func (l *groupLook) look() bool {
 		l.Fatal(err)
 	}
 	return err == nil
+}
+
+// An offset that the coordinator cannot tell is not one that nobody has committed.
+func TestOffsetThatIsNotToldOfAGroup(t *testing.T) {
+	t.Parallel()
+	b, topic, group := backlog(t, 2, 1)
+	var s seen
+	m := start(t, config(b, group, topic, &s))
+	eventually(t, "all is committed", func() bool { c := b.Committed(t, group, topic); return c[0] == 1 && c[1] == 1 })
+	must(t, m.stop())
+	var told atomic.Bool
+	b.Fake.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.Fake.KeepControl()
+		if told.Load() {
+			return nil, nil, false //nolint:nilnil // kfake: answered by the broker
+		}
+		return unstableOffset(req, topic), nil, true
+	})
+	if _, err := consumer.DescribeGroup(t.Context(), client(t, b), group); !errors.Is(err, sarama.ErrUnstableOffsetCommit) || !strings.Contains(err.Error(), topic+"[1]") {
+		t.Errorf("%v", err)
+	}
+	told.Store(true)
+	g := &groupLook{T: t, client: client(t, b), name: group}
+	if !g.look() || len(g.Partitions) != 2 || g.Partitions[0].Committed != 1 || g.Partitions[1].Committed != 1 {
+		t.Errorf("%+v", g.Group)
+	}
+}
+
+// unstableOffset is the answer for all partitions of a group of which the coordinator cannot tell one.
+func unstableOffset(req kmsg.Request, topic string) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+	if asked := req.(*kmsg.OffsetFetchRequest); len(asked.Groups) == 0 {
+		p := kmsg.NewOffsetFetchResponseTopicPartition()
+		p.Partition, p.Offset, p.ErrorCode = 1, -1, kerr.UnstableOffsetCommit.Code
+		res.Topics = []kmsg.OffsetFetchResponseTopic{{Topic: topic, Partitions: []kmsg.OffsetFetchResponseTopicPartition{p}}}
+	} else {
+		p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+		p.Partition, p.Offset, p.ErrorCode = 1, -1, kerr.UnstableOffsetCommit.Code
+		res.Groups = []kmsg.OffsetFetchResponseGroup{{Group: asked.Groups[0].Group, Topics: []kmsg.OffsetFetchResponseGroupTopic{
+			{Topic: topic, Partitions: []kmsg.OffsetFetchResponseGroupTopicPartition{p}},
+		}}}
+	}
+	return res
 }
 
 // The brokers know members, offsets, lag and what is stuck, while the group runs and after all its processes have gone.

@@ -85,5 +85,5 @@ const (
 	LinkRetry                      // outside what makes one attempt; once per chain
 	LinkRecover                    // inside Retry, so that a panic is a failed attempt
 	LinkTimeout                    // inside Retry, so that each attempt has its own time
-	LinkDedup                      // innermost: each attempt has its own transaction; once per chain
+	LinkDedup                      // innermost: each attempt has its own transaction; once per chain. A handler that may be repeated is one, too
 )

@@ -2,8 +2,11 @@ package consumer
 
 import (
 	"errors"
+	"io"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +58,14 @@ func TestConnectToACoordinatorThatSaysNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = mute.Close() }()
+	closed := make(chan error, 1)
+	go func() {
+		conn, err := mute.Accept()
+		if err == nil {
+			_, err = io.Copy(io.Discard, conn) // until the other side closes it
+		}
+		closed <- err
+	}()
 	addr := mute.Addr().String()
 	connecting := make(chan error, 1)
 	go func() {
@@ -65,8 +76,33 @@ func TestConnectToACoordinatorThatSaysNothing(t *testing.T) {
 	if !ok || !errors.Is(answers[addr], errNoReply) {
 		t.Errorf("%v, want that %s does not answer", answers, addr)
 	}
+	_ = received(t, closed) // the connection does not stay open
 	if _, err := g.connect(addr[:len(addr)-1]+"x", time.Minute); err == nil {
 		t.Error("an address that is none is connected")
+	}
+}
+
+// The connections over which brokers were asked for the coordinator end with the client.
+func TestConnectionsOfTheSearchEnd(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	group := serverstest.Group(t)
+	g := testGroupClient(t, group, b, nil)
+	if _, err := g.Coordinator(group); err != nil {
+		t.Fatal(err)
+	}
+	asked := slices.Collect(maps.Values(g.finder.brokers))
+	if !slices.ContainsFunc(asked, connected) {
+		t.Fatal("no connection is kept")
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, broker := range asked {
+		soon(t, "it is closed", func() bool { return !connected(broker) })
+	}
+	if g.finder.broker(b.Addrs[0]) != nil {
+		t.Error("another one is opened")
 	}
 }
 
@@ -135,6 +171,50 @@ func TestWithoutAConnection(t *testing.T) {
 	m.removeInstance()
 	if !log.says("could not leave the group") {
 		t.Error("the log does not tell that the member stays")
+	}
+}
+
+// Brokers answer for each member that is to leave, beside the answer as a whole.
+func TestStaticMemberThatMayNotLeave(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer, ofMember *kerr.Error
+		told             bool
+	}{
+		"it leaves":      {nil, nil, false},
+		"it is none":     {nil, kerr.UnknownMemberID, false},
+		"no group":       {kerr.GroupIDNotFound, nil, false},
+		"not authorized": {kerr.GroupAuthorizationFailed, nil, true},
+		"it stays":       {nil, kerr.FencedInstanceID, true},
+		"unknown error":  {nil, kerr.UnknownServerError, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := serverstest.InProcess(t)
+			group := serverstest.Group(t)
+			g := testGroupClient(t, group, b, nil)
+			b.Fake.ControlKey(int16(kmsg.LeaveGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				b.Fake.KeepControl()
+				res := req.ResponseKind().(*kmsg.LeaveGroupResponse)
+				if c.answer != nil {
+					res.ErrorCode = c.answer.Code
+					return res, nil, true
+				}
+				member := kmsg.NewLeaveGroupResponseMember()
+				member.InstanceID = req.(*kmsg.LeaveGroupRequest).Members[0].InstanceID
+				if c.ofMember != nil {
+					member.ErrorCode = c.ofMember.Code
+				}
+				res.Members = append(res.Members, member)
+				return res, nil, true
+			})
+			var log logBuffer
+			m := &membership{running: &running{Consumer: &Consumer{cfg: Config{Group: group, InstanceID: "this"}}, client: g, log: slog.New(slog.NewTextHandler(&log, nil))}}
+			m.removeInstance()
+			if log.says("could not leave the group") != c.told || c.told && !log.says("level=WARN") {
+				t.Errorf("told: %v, want %v", !c.told, c.told)
+			}
+		})
 	}
 }
 

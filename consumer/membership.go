@@ -239,12 +239,26 @@ func (m *membership) close() {
 // removeInstance makes a static member leave.
 func (m *membership) removeInstance() {
 	admin, err := sarama.NewClusterAdminFromClient(m.client)
+	var res *sarama.LeaveGroupResponse
 	if err == nil {
-		_, err = admin.RemoveMemberFromConsumerGroup(m.cfg.Group, []string{m.cfg.InstanceID})
+		res, err = admin.RemoveMemberFromConsumerGroup(m.cfg.Group, []string{m.cfg.InstanceID})
 	}
-	if err != nil {
-		m.log.Warn("einmal: the static member could not leave the group", slog.Any("error", err))
+	if err == nil {
+		err = stayed(res)
 	}
+	if err != nil && !errors.Is(err, sarama.ErrUnknownMemberId) && !errors.Is(err, sarama.ErrGroupIDNotFound) { // one that nobody knows has left
+		m.log.Warn("einmal: the static member could not leave the group: its partitions stay with it until the session time-out", slog.Any("error", err))
+	}
+}
+
+// stayed is why a member is still in the group: an answer without an error has one for each member.
+func stayed(res *sarama.LeaveGroupResponse) error {
+	for _, m := range res.Members {
+		if !errors.Is(m.Err, sarama.ErrNoError) {
+			return m.Err
+		}
+	}
+	return nil
 }
 
 // closeTimeout bounds leaving the group: one round trip to a broker that lives.

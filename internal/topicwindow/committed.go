@@ -27,6 +27,7 @@ func (c *Cluster) Committed(group, topic string, partitions []int32) (map[int32]
 		block := res.GetBlock(topic, p)
 		switch {
 		case block == nil:
+			return nil, fmt.Errorf("look up the offset of the group %q in %s[%d]: %w", group, topic, p, sarama.ErrIncompleteResponse)
 		case block.Err != sarama.ErrNoError:
 			return nil, fmt.Errorf("look up the offset of the group %q in %s[%d]: %w", group, topic, p, block.Err)
 		case block.Offset >= 0:
