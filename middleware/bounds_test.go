@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/consumer/consumertest"
 	"github.com/einmal-go/einmal/dedupstore"
@@ -170,6 +173,39 @@ func TestStandardPassesOn(t *testing.T) {
 	}
 	if !slices.ContainsFunc(book.lines(t), func(l map[string]any) bool { return strings.Contains(l["msg"].(string), "cannot be written") }) {
 		t.Errorf("DeadLetter writes elsewhere: %v", book.lines(t))
+	}
+}
+
+// The configurations of its outer links reach them, with the provider of all, or one of their own.
+func TestStandardConfiguresItsLinks(t *testing.T) {
+	t.Parallel()
+	book, of, own := &logbook{}, tracetest.NewInMemoryExporter(), tracetest.NewInMemoryExporter()
+	provider := func(e *tracetest.InMemoryExporter) *sdktrace.TracerProvider {
+		return sdktrace.NewTracerProvider(sdktrace.WithSyncer(e))
+	}
+	for _, tracing := range []*middleware.TracingConfig{nil, {Parent: true}, {TracerProvider: provider(own)}} {
+		cfg := &middleware.StandardConfig[*tx]{
+			Tracing: tracing, Logging: &middleware.LoggingConfig{EventID: true}, Logger: book.logger(slog.LevelDebug), TracerProvider: provider(of),
+		}
+		msg := consumertest.Message("orders", "e1", nil)
+		msg.Headers = append(msg.Headers, consumer.Header{Key: "traceparent", Value: []byte(traceparent)})
+		if d := consumertest.New(t, topics(middleware.Standard(&store{}, cfg).Topic(noop)), nil).Deliver(t.Context(), msg); d.Err != nil {
+			t.Fatal(d.Err)
+		}
+	}
+	for _, l := range book.lines(t) {
+		if l["messaging.message.id"] != "e1" {
+			t.Errorf("Logging is configured otherwise: %v", l)
+		}
+	}
+	var parents []bool
+	for _, span := range of.GetSpans() {
+		if strings.HasPrefix(span.Name, "process") {
+			parents = append(parents, span.Parent.IsValid())
+		}
+	}
+	if !slices.Equal(parents, []bool{false, true}) || len(own.GetSpans()) == 0 {
+		t.Errorf("spans with a parent: %v, want the second of two; %d spans of the link's own provider", parents, len(own.GetSpans()))
 	}
 }
 

@@ -33,6 +33,12 @@ type StandardConfig[Tx any] struct {
 	// Dedup is the configuration of the innermost link, its window for example. Nil means Dedup's defaults.
 	Dedup *DedupConfig
 
+	// Tracing is the configuration of the outermost link, whether a message's spans stand in its producer's trace for example. Its
+	// TracerProvider defaults to the one below. Nil means Tracing's defaults.
+	Tracing *TracingConfig
+	// Logging is the configuration of Logging. Nil means its defaults.
+	Logging *LoggingConfig
+
 	// Logger gets the lines of Logging. Defaults to slog.Default().
 	Logger *slog.Logger
 	// TracerProvider and MeterProvider get the spans and the metrics. Default to OpenTelemetry's global ones, which do nothing until they
@@ -62,8 +68,14 @@ func Standard[Tx any](store dedupstore.Store[Tx], cfg *StandardConfig[Tx]) *Chai
 		cfg = &StandardConfig[Tx]{}
 	}
 	c := &Chain[Tx]{store: store, dedup: cfg.Dedup}
-	c.links = append(c.links,
-		Tracing(&TracingConfig{TracerProvider: cfg.TracerProvider}), Metrics(&MetricsConfig{MeterProvider: cfg.MeterProvider}), Logging(cfg.Logger, nil))
+	tracing := TracingConfig{}
+	if cfg.Tracing != nil {
+		tracing = *cfg.Tracing
+	}
+	if tracing.TracerProvider == nil {
+		tracing.TracerProvider = cfg.TracerProvider
+	}
+	c.links = append(c.links, Tracing(&tracing), Metrics(&MetricsConfig{MeterProvider: cfg.MeterProvider}), Logging(cfg.Logger, cfg.Logging))
 	if cfg.DeadLetters != nil {
 		dead := DeadLetterConfig{}
 		if cfg.DeadLetter != nil {

@@ -119,6 +119,11 @@ func TestLinksThatNobodySawAreTold(t *testing.T) {
 			t.Errorf("%T: told %d times: %s", c.handler, n, log)
 		}
 	}
+	log.Reset()
+	handled(t.Context(), middleware.Dedup(&store{}, noop, nil), &consumer.Message{Topic: "orders", Consumer: "billing", EventID: "1"})
+	if log.Len() > 0 {
+		t.Errorf("of a message that no runner has made: %s", log)
+	}
 }
 
 // The standard chain has a legal order with everything in it, counts attempts, and gives up into the table.
@@ -130,7 +135,7 @@ func TestStandard(t *testing.T) {
 	fails := func(context.Context, *tx, *consumer.Message) error { attempts++; return errBase }
 	for name, cfg := range map[string]*middleware.StandardConfig[*tx]{
 		"defaults": nil,
-		"all":      {Attempts: 2, Timeout: time.Minute, DeadLetters: c, CrashLoop: middleware.CrashLoop(&starts{}, nil), Dedup: &middleware.DedupConfig{Window: time.Hour}, Logger: silent},
+		"all":      {Tracing: &middleware.TracingConfig{}, Logging: &middleware.LoggingConfig{}, Attempts: 2, Timeout: time.Minute, DeadLetters: c, CrashLoop: middleware.CrashLoop(&starts{}, nil), Dedup: &middleware.DedupConfig{Window: time.Hour}, Logger: silent},
 	} {
 		if _, err := consumer.New(topics(middleware.Standard(s, cfg).Topic(fails))); err != nil {
 			t.Errorf("%s: %v", name, err)
