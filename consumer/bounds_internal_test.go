@@ -331,6 +331,124 @@ func TestGraceOfStuckHandlers(t *testing.T) {
 	}
 }
 
+// The time of a message that waits for the one before it has not begun.
+func TestTimeOfAMessageBehindAnother(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}, 2), make(chan struct{})
+	cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error {
+		started <- struct{}{}
+		<-release
+		return nil
+	})
+	defer close(release)
+	cl.topic.limit, cl.queue = time.Second, newQueue(PartitionOrder, 2)
+	cl.topic.workers = newWorkers(Topic{Order: Unordered, Workers: 2})
+	feed(cl, 0, 1)
+	<-started
+	<-started
+	began := cl.running[0].started
+	late, _ := cl.late(began.Add(time.Minute))
+	if _, ok := late[1]; ok || len(late) != 1 {
+		t.Errorf("cancelled: %v, want the first one alone", late)
+	}
+	cl.running[0].trainTurn.Settle()
+	second := began.Add(time.Minute) // since when it has its turn
+	if late, _ = cl.late(second.Add(time.Second - time.Millisecond)); len(late) != 0 {
+		t.Errorf("cancelled before its limit: %v", late)
+	}
+	if late, _ = cl.late(second.Add(time.Second + time.Millisecond)); late[1] == nil {
+		t.Error("not cancelled at its limit")
+	}
+}
+
+// A message that waits for its turn is not waited for when the one before it fails while the claim drains: that one has no other attempt.
+// It has not failed itself.
+func TestFailureOfATrainInADrain(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}, 2), make(chan struct{})
+	cl, _ := testClaim(PartitionOrder, func(ctx context.Context, msg *Message) error {
+		started <- struct{}{}
+		if msg.Offset == 0 {
+			<-release
+			return RetryAfter(time.Hour, errTried)
+		}
+		<-ctx.Done() // as what waits for its turn does
+		return ctx.Err()
+	})
+	cl.topic.onFailure, cl.queue = Stop, newQueue(PartitionOrder, 2)
+	cl.topic.workers = newWorkers(Topic{Order: Unordered, Workers: 2})
+	cl.run.stop = func(err error) { t.Errorf("stopped: %v", err) }
+	feed(cl, 0, 1)
+	<-started
+	<-started
+	cl.stop()
+	close(release)
+	if !waitFor(cl.idle, time.Minute) {
+		t.Fatal("it waits for a message that has no turn any more")
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if failed := cl.open.oldest.attempts(); failed != 1 {
+		t.Errorf("%d attempts at the first have failed, want 1", failed)
+	}
+	if failed := cl.open.oldest.newer.attempts(); failed != 0 {
+		t.Errorf("%d attempts at the second have failed, want none: it was released", failed)
+	}
+}
+
+// Handlers are looked at four times in the shortest processing limit, and each second at least.
+func TestHowOftenHandlersAreWatched(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		limits []time.Duration
+		want   time.Duration
+	}{
+		{nil, time.Second},
+		{[]time.Duration{0}, time.Second},
+		{[]time.Duration{5 * time.Minute}, time.Second},
+		{[]time.Duration{0, time.Minute, 2 * time.Second}, 500 * time.Millisecond},
+		{[]time.Duration{time.Nanosecond}, time.Millisecond},
+	} {
+		r := &running{Consumer: &Consumer{topics: map[string]*topic{}}}
+		for i, limit := range c.limits {
+			r.topics[string(rune('a'+i))] = &topic{limit: limit}
+		}
+		if got := r.watchEvery(); got != c.want {
+			t.Errorf("%v: every %v, want %v", c.limits, got, c.want)
+		}
+	}
+}
+
+// A message that has not failed is carried when it has been open for a second, at the end of the claim at once, and only the oldest one.
+func TestWhatIsCarriedUnfailed(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error {
+		close(started)
+		<-release
+		return nil
+	})
+	defer close(release)
+	feed(cl, 0, 1)
+	<-started
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	came := cl.open.oldest.fetched
+	for _, c := range []struct {
+		after time.Duration
+		end   bool
+		want  bool
+	}{
+		{carryAfter - time.Millisecond, false, false}, {carryAfter + time.Millisecond, false, true}, {0, true, true},
+	} {
+		cl.carrying = carrying{}
+		cl.carry(came.Add(c.after), c.end)
+		if open := readCarried(cl.carrying.text, cl.topicID).open; len(open) > 1 || (len(open) == 1) != c.want {
+			t.Errorf("after %v, at the end: %v: %+v", c.after, c.end, open)
+		}
+	}
+}
+
 // A quarantine pauses its partition whatever else resumes it, and its end does not resume one that a limit pauses.
 func TestQuarantineAndLimits(t *testing.T) {
 	t.Parallel()

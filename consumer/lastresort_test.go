@@ -198,7 +198,7 @@ func TestStaticMemberThatMayNotLeave(t *testing.T) {
 				res := req.ResponseKind().(*kmsg.LeaveGroupResponse)
 				if c.answer != nil {
 					res.ErrorCode = c.answer.Code
-					return res, nil, true
+					return res, nil, true //nolint:nilerr // the error is in the answer
 				}
 				member := kmsg.NewLeaveGroupResponseMember()
 				member.InstanceID = req.(*kmsg.LeaveGroupRequest).Members[0].InstanceID

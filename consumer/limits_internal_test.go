@@ -164,3 +164,19 @@ func TestSizeOfAMessage(t *testing.T) {
 		}
 	}
 }
+
+// Those who wait for the load to come down are looked at when it is at most half of both limits.
+func TestLoadIsLow(t *testing.T) {
+	t.Parallel()
+	limits := Limits{Messages: 1000, Bytes: 100}
+	for _, c := range []struct {
+		messages, bytes int
+		low             bool
+	}{{0, 0, true}, {500, 50, true}, {501, 0, false}, {0, 51, false}, {501, 51, false}} {
+		var l load
+		l.add(c.messages, c.bytes)
+		if got := l.low(limits); got != c.low {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -374,6 +374,7 @@ func TestReplayConfig(t *testing.T) {
 	dedup := middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil)
 	cfg := valid()
 	cfg.Topics = map[string]consumer.Topic{"orders": {Handler: dedup}, "plain": {Handler: nop}}
+	noon := time.Now()
 	for _, c := range []struct {
 		rc   consumer.ReplayConfig
 		says []string
@@ -383,6 +384,7 @@ func TestReplayConfig(t *testing.T) {
 		{consumer.ReplayConfig{Topic: "plain", All: true, Keep: time.Hour}, []string{`Config.Topics["plain"]: has no Dedup`}},
 		{consumer.ReplayConfig{Topic: "orders", From: time.Now(), Offsets: map[int32]consumer.OffsetRange{0: {}}, Keep: time.Hour}, []string{"use the one or the other"}},
 		{consumer.ReplayConfig{Topic: "orders", From: time.Now(), To: time.Now().Add(-time.Hour), Keep: -3}, []string{"is not before To", "Keep: is -3ns"}},
+		{consumer.ReplayConfig{Topic: "orders", From: noon, To: noon, Keep: time.Hour}, []string{"is not before To"}},
 		{consumer.ReplayConfig{Topic: "orders", Offsets: map[int32]consumer.OffsetRange{2: {From: 5, To: 3}}, Keep: time.Hour, Attempts: -1, OnFailure: 7}, []string{"Offsets[2]: is 5 to 3", "Attempts: is -1", "OnFailure: is 7"}},
 	} {
 		report, err := consumer.Replay(t.Context(), cfg, c.rc)

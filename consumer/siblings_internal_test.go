@@ -210,3 +210,52 @@ func TestNoteOfTheFirstPartitions(t *testing.T) {
 		}
 	}
 }
+
+// fetching is a claim whose fetches tell the end of the log.
+type fetching struct {
+	sarama.ConsumerGroupClaim
+	end int64
+}
+
+func (f fetching) HighWaterMarkOffset() int64 { return f.end }
+
+// Where a broker did not tell the end of a log, lag is unknown until one does, or until fetches tell it again.
+func TestLagIsKnownAgain(t *testing.T) {
+	t.Parallel()
+	cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error { return nil })
+	feed(cl, 0)
+	<-settled(cl)
+	cl.source = fetching{end: 5}
+	cl.pausedBy, cl.endLost = LimitAhead, true
+	if !cl.needsEnd() {
+		t.Error("the end of a paused partition is not asked for")
+	}
+	if lag := cl.status().Lag; lag != -1 {
+		t.Errorf("lag %d while nobody tells the end", lag)
+	}
+	cl.pausedBy = ""
+	if cl.needsEnd() {
+		t.Error("the end is asked for although fetches tell it")
+	}
+	if lag := cl.status().Lag; lag != 4 {
+		t.Errorf("lag %d, want 4: fetches tell the end", lag)
+	}
+}
+
+// settled is closed when nothing of the claim is held any more.
+func settled(cl *claim) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			cl.mu.Lock()
+			held := cl.held
+			cl.mu.Unlock()
+			if held == 0 {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return done
+}

@@ -77,12 +77,25 @@ func TestTopicUnknownForAMoment(t *testing.T) {
 // A Consumer whose only topic is deleted goes on, out of the group, and consumes it when it is there again.
 func TestWithoutAnyTopic(t *testing.T) {
 	t.Parallel()
-	b, topic, group := backlog(t, 1, 3)
+	for name, version := range map[string]sarama.KafkaVersion{"topics have ids": sarama.V3_6_0_0, "topics have none": sarama.V2_4_0_0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			withoutAnyTopic(t, version)
+		})
+	}
+}
+
+// withoutAnyTopic deletes the topic of a Consumer and creates it again, with fewer partitions.
+func withoutAnyTopic(t *testing.T, version sarama.KafkaVersion) {
+	b, topic, group := backlog(t, 2, 3)
 	var s seen
 	cfg := config(b, group, topic, &s)
-	cfg.Sarama = quick
+	cfg.Sarama = func(c *sarama.Config) {
+		quick(c)
+		c.Version = version
+	}
 	m := start(t, cfg)
-	eventually(t, "all are handled", func() bool { return s.len() == 3 })
+	eventually(t, "all are handled", func() bool { return s.len() == 6 })
 	admin(t, b, func(a sarama.ClusterAdmin) error { return a.DeleteTopic(topic) })
 	eventually(t, "it says that it has no topic", func() bool {
 		why := m.Status().NotReady
@@ -90,7 +103,10 @@ func TestWithoutAnyTopic(t *testing.T) {
 	})
 	eventually(t, "the topic is there again", func() bool { return create(t, b, topic, 1) == nil })
 	eventually(t, "it takes records", func() bool { return tryProduce(b, records(topic, 1, 2)) == nil })
-	eventually(t, "they are handled", func() bool { return s.len() >= 5 && m.Ready() })
+	eventually(t, "they are handled", func() bool { return s.len() >= 8 && m.Ready() })
+	if u := m.Status().Unread; len(u) > 0 {
+		t.Errorf("unread: %+v", u)
+	}
 	must(t, m.stop())
 }
 

@@ -37,13 +37,7 @@ var errLeave = errors.New("einmal: leaving the group: handlers are stuck")
 
 // watch looks after the handlers' time until ctx is done.
 func (r *running) watch(ctx context.Context) {
-	every := time.Second
-	for _, t := range r.topics {
-		if t.limit > 0 {
-			every = min(every, t.limit/4)
-		}
-	}
-	ticker := time.NewTicker(max(every, time.Millisecond))
+	ticker := time.NewTicker(r.watchEvery())
 	defer ticker.Stop()
 	for {
 		select {
@@ -56,6 +50,17 @@ func (r *running) watch(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// watchEvery is how often it is looked: four times in the shortest processing limit, and each second at least.
+func (r *running) watchEvery() time.Duration {
+	every := time.Second
+	for _, t := range r.topics {
+		if t.limit > 0 {
+			every = min(every, t.limit/4)
+		}
+	}
+	return max(every, time.Millisecond)
 }
 
 // watch marks what finished before a message that takes its time, and cancels what takes too long.

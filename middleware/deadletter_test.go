@@ -49,20 +49,21 @@ func TestDeadLetterTakesWhatIsGivenUp(t *testing.T) {
 		err  error
 		kind deadletter.Kind // "" if it passes
 	}{
-		"gave up":             {&consumer.GaveUp{Attempts: 5, Err: errBase}, deadletter.KindGaveUp},
-		"permanent":           {consumer.Permanent(errBase), deadletter.KindPermanent},
-		"panic":               {&consumer.GaveUp{Attempts: 5, Err: panicked}, deadletter.KindPanicked},
-		"timeout":             {&consumer.GaveUp{Attempts: 5, Err: middleware.ErrTimeout}, deadletter.KindTimedOut},
-		"processing limit":    {&consumer.GaveUp{Attempts: 5, Err: consumer.ErrProcessingLimit}, deadletter.KindTimedOut},
-		"tombstone":           {consumer.Permanent(&consumer.DecodeError{Err: consumer.ErrTombstone}), deadletter.KindUndecodable},
-		"too old":             {consumer.Permanent(middleware.ErrTooOld), deadletter.KindTooOld},
-		"no id":               {consumer.Permanent(consumer.ErrNoEventID), deadletter.KindNoEventID},
-		"invalid id":          {consumer.Permanent(dedupstore.ErrInvalidKey), deadletter.KindNoEventID},
-		"crash loop":          {consumer.Permanent(middleware.ErrCrashLoop), deadletter.KindCrashLoop},
-		"plain error":         {errBase, ""},
-		"another attempt":     {consumer.RetryAfter(time.Second, consumer.Permanent(errBase)), ""},
-		"success":             {nil, ""},
-		"panic, not given up": {panicked, ""},
+		"gave up":              {&consumer.GaveUp{Attempts: 5, Err: errBase}, deadletter.KindGaveUp},
+		"permanent":            {consumer.Permanent(errBase), deadletter.KindPermanent},
+		"panic":                {&consumer.GaveUp{Attempts: 5, Err: panicked}, deadletter.KindPanicked},
+		"timeout":              {&consumer.GaveUp{Attempts: 5, Err: middleware.ErrTimeout}, deadletter.KindTimedOut},
+		"processing limit":     {&consumer.GaveUp{Attempts: 5, Err: consumer.ErrProcessingLimit}, deadletter.KindTimedOut},
+		"tombstone":            {consumer.Permanent(&consumer.DecodeError{Err: consumer.ErrTombstone}), deadletter.KindUndecodable},
+		"too old":              {consumer.Permanent(middleware.ErrTooOld), deadletter.KindTooOld},
+		"no id":                {consumer.Permanent(consumer.ErrNoEventID), deadletter.KindNoEventID},
+		"invalid id":           {consumer.Permanent(dedupstore.ErrInvalidKey), deadletter.KindNoEventID},
+		"invalid, tried again": {&consumer.GaveUp{Attempts: 5, Err: dedupstore.ErrInvalidKey}, deadletter.KindGaveUp}, // a key of the handler's own
+		"crash loop":           {consumer.Permanent(middleware.ErrCrashLoop), deadletter.KindCrashLoop},
+		"plain error":          {errBase, ""},
+		"another attempt":      {consumer.RetryAfter(time.Second, consumer.Permanent(errBase)), ""},
+		"success":              {nil, ""},
+		"panic, not given up":  {panicked, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

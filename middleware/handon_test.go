@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,22 @@ func TestHandOnOfWhatCannotBe(t *testing.T) {
 		if err := handing(s, gaveUp, test.write).Handle(t.Context(), test.msg); !consumer.IsGaveUp(err) || !errors.Is(err, errBase) || len(s.charges) > 0 || test.msg.Result.HandedOn != nil {
 			t.Errorf("%s: %v, %+v", name, err, test.msg.Result)
 		}
+	}
+}
+
+// A message without an id is none that cannot be handed on: its dead letter, or OnFailure, says what is wrong with it.
+func TestHandOnSaysNothingOfWhatHasNoID(t *testing.T) {
+	t.Parallel()
+	book := &logbook{}
+	h := middleware.HandOn(&store{}, "1m", func(context.Context, *tx, *consumer.Message) error { return nil },
+		&middleware.HandOnConfig{Logger: book.logger(slog.LevelDebug)})(gaveUp(errBase))
+	msg := message()
+	msg.EventID, msg.EventIDErr = "", consumer.ErrNoEventID
+	if err := h.Handle(t.Context(), msg); !consumer.IsGaveUp(err) {
+		t.Errorf("%v", err)
+	}
+	if lines := book.lines(t); len(lines) > 0 {
+		t.Errorf("%v", lines)
 	}
 }
 

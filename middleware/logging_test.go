@@ -79,6 +79,9 @@ func TestLoggingLevels(t *testing.T) {
 	}{
 		{name: "success", h: returning(nil), level: "DEBUG", outcome: "success"},
 		{name: "duplicate", h: result(consumer.Result{Duplicate: true}), level: "DEBUG", outcome: "duplicate"},
+		{name: "skipped", h: result(consumer.Result{Skipped: true}), level: "DEBUG", outcome: "skipped"},
+		{name: "handed on", h: result(consumer.Result{HandedOn: errBase}), level: "WARN", outcome: "handed_on", err: "*errors.errorString"},
+		{name: "not due", h: returning(consumer.NotBefore(time.Now().Add(time.Hour))), level: "DEBUG", outcome: "not_due", err: "*consumer.notBefore"},
 		{name: "dead letter", h: result(consumer.Result{Dead: true}), level: "WARN", outcome: "dead_letter"},
 		{name: "retry", h: returning(consumer.RetryAfter(1500*time.Millisecond, errBase)), level: "WARN", outcome: "retry", err: "*errors.errorString"},
 		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 3, Err: errBase}), level: "ERROR", outcome: "gave_up", err: "*errors.errorString"},

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
@@ -65,5 +68,57 @@ func TestRetryGivesUpThroughRestarts(t *testing.T) {
 	}
 	if g := gaveUp.Load(); g == nil || g.Attempts != 3 || attempts.Load() != 5 {
 		t.Errorf("gave up: %+v after %d attempts, of which every second does not count; want 3 of 5", g, attempts.Load())
+	}
+}
+
+// A group that rebalances more often than Retry pauses gives up all the same, after as many attempts as one that does not.
+func TestRetryGivesUpThroughRebalances(t *testing.T) {
+	t.Parallel()
+	const attempts = 5
+	b := serverstest.InProcess(t)
+	topic, group := b.Topic(t, 1), serverstest.Group(t)
+	b.Produce(t, &sarama.ProducerMessage{Topic: topic})
+	var made, rebalances atomic.Int32
+	var gaveUp atomic.Pointer[consumer.GaveUp]
+	watch := func(next consumer.Handler) consumer.Handler {
+		return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
+			err := next.Handle(ctx, msg)
+			if g, ok := errors.AsType[*consumer.GaveUp](err); ok {
+				gaveUp.Store(g)
+				return nil
+			}
+			return err
+		})
+	}
+	c, err := consumer.New(consumer.Config{
+		Brokers: b.Addrs, Group: group,
+		Hooks: consumer.Hooks{Revoked: func(string, int32, time.Duration) { rebalances.Add(1) }},
+		Topics: map[string]consumer.Topic{topic: {
+			Handler:    consumer.HandlerFunc(func(context.Context, *consumer.Message) error { made.Add(1); return errBase }),
+			Middleware: []consumer.Middleware{watch, middleware.Retry(attempts, &middleware.RetryConfig{Base: 2 * time.Second})},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for end := time.Now().Add(3 * time.Minute); gaveUp.Load() == nil && made.Load() <= attempts; {
+		if time.Now().After(end) {
+			t.Fatalf("%d attempts in %d rebalances", made.Load(), rebalances.Load())
+		}
+		time.Sleep(2500 * time.Millisecond) // the period of which it is told
+		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group, Err: kerr.RebalanceInProgress})
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if g := gaveUp.Load(); g == nil || g.Attempts != attempts || made.Load() != attempts {
+		t.Errorf("gave up: %+v after %d attempts, want %d", g, made.Load(), attempts)
+	}
+	if rebalances.Load() < 2 {
+		t.Errorf("%d rebalances: nothing is shown", rebalances.Load())
 	}
 }

@@ -99,6 +99,28 @@ func TestTimeoutAroundDedup(t *testing.T) {
 	}
 }
 
+// What has taken effect in time has not failed, however long links between Timeout and Dedup take afterwards.
+func TestTimeoutAfterTheEffect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		late := func(next consumer.Handler) consumer.Handler {
+			return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
+				err := next.Handle(ctx, msg)
+				time.Sleep(6 * time.Second)
+				return err
+			})
+		}
+		h := compose(middleware.Dedup(s, func(context.Context, *tx, *consumer.Message) error { return nil }, nil), middleware.Timeout(5*time.Second), late)
+		if err := h.Handle(t.Context(), message()); err != nil {
+			t.Errorf("committed, and then: %v", err)
+		}
+		if err := compose(returning(nil), middleware.Timeout(5*time.Second), late).Handle(t.Context(), message()); !errors.Is(err, middleware.ErrTimeout) {
+			t.Errorf("nothing took effect, and it was late: %v", err)
+		}
+	})
+}
+
 func TestTimeoutOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
