@@ -25,6 +25,7 @@ install_packages() {
 	fi
 	message_catalogues
 	[ -d "$work/kafka-libs" ] || kafka_jars
+	[ -d "$work/registry" ] || registry_jars
 }
 
 # message_catalogues: of PostgreSQL in Japanese, which images of Debian leave out of its packages
@@ -54,6 +55,23 @@ kafka_jars() {
 		return 1
 	fi
 	mv "$work/kafka-libs.part" "$work/kafka-libs"
+}
+
+registry_version=2.6.13.Final
+registry_sha256=3cda1b34aa020fb4ac4dd6a66018d757e81e437f97e20a1f92d366b70091c6ba
+
+# registry_jars: Apicurio's schema registry, for compat/codecs, into a directory that is there only when it is complete
+registry_jars() {
+	local name=apicurio-registry-app-$registry_version-all.tar.gz
+	rm -rf "$work/registry.part"
+	mkdir "$work/registry.part"
+	mvn -q -B --strict-checksums org.apache.maven.plugins:maven-dependency-plugin:3.7.1:copy -Dartifact=io.apicurio:apicurio-registry-app:$registry_version:tar.gz:all \
+		-DoutputDirectory="$work/registry.part" >"$log/registry.log" 2>&1 || {
+		cat "$log/registry.log"
+		return 1
+	}
+	(cd "$work/registry.part" && echo "$registry_sha256  $name" | sha256sum --check --strict --quiet && tar xzf "$name" && rm "$name") || return 1
+	mv "$work/registry.part" "$work/registry"
 }
 
 # go_tool NAME PACKAGE VERSION: the path of the tool in that version, installed if the user has none

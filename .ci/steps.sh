@@ -157,6 +157,7 @@ benchmarks() {
 compat() {
 	# shellcheck source=/dev/null
 	. "$work/servers.env"
+	export EINMAL_REGISTRY_DIR="$work/registry" EINMAL_REQUIRE_REGISTRY=1
 	cd compat || return
 	go vet ./...
 	go test ./...

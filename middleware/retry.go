@@ -42,7 +42,8 @@ const (
 //
 // What the event is not to blame for is no reason to give it up: errors whose dedupstore.Class is Transient, Unavailable,
 // OutcomeUnknown or Misconfigured (a deadlock, a server that restarts, a missing table) are asked to be tried again without end,
-// and do not count. A database that is down for an hour makes no dead letters.
+// and do not count, also where they are within a RetryAfter, as those of package schemaregistry are. A database that is down for an hour
+// makes no dead letters.
 //
 // The other attempts are counted as msg.Attempt counts them, through rebalances and restarts too. Those that do not count
 // are known from msg.LastError, so a link outside that hides an error makes them count. attempts must be at least 1;
@@ -115,6 +116,9 @@ func (r *retry) decide(ctx context.Context, msg *consumer.Message, err error) er
 	case err == nil, interrupted(ctx):
 		return err
 	case isControl(err):
+		if _, again := consumer.Delay(err); again && !blamesEvent(err) { // a decoder whose schema registry is away
+			excused++
+		}
 		return excuse(excused, err)
 	case !blamesEvent(err):
 		return consumer.RetryAfter(jitter(r.cfg.ceiling(excused+1)), excuse(excused+1, err))

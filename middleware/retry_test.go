@@ -215,6 +215,7 @@ func TestRetryExcuses(t *testing.T) {
 		return fmt.Errorf("store: %w", dedupstore.WithClass(class, errBase))
 	}
 	down, own, asked := of(dedupstore.Unavailable), errBase, consumer.RetryAfter(time.Second, errBase)
+	away := consumer.RetryAfter(time.Second, down) // of a decoder without its schema registry
 	for name, c := range map[string]struct {
 		errs []error
 		want string // what Retry(2) answers last
@@ -226,6 +227,8 @@ func TestRetryExcuses(t *testing.T) {
 		"an outage first":     {[]error{down, down, down, own}, "again"},
 		"an outage between":   {[]error{own, down, down, down, own}, "gave up after 2 attempts: no stock"},
 		"a request between":   {[]error{down, down, asked, down, own}, "gave up after 2 attempts: no stock"}, // requests count, as ever
+		"a registry first":    {[]error{away, away, away, own}, "again"},
+		"a registry between":  {[]error{own, away, away, away, own}, "gave up after 2 attempts: no stock"},
 		"requests go on":      {[]error{asked, asked, asked, down, asked}, "again"},
 	} {
 		var last error

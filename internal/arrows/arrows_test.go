@@ -23,6 +23,9 @@ const (
 	bun    = "github.com/uptrace/bun"
 	otel   = "go.opentelemetry.io/otel" // its API: see never
 	all    = "..."
+
+	franz    = "github.com/twmb/franz-go/pkg/sr" // the client of schema registries
+	protobuf = "google.golang.org/protobuf"
 )
 
 // table has an entry for each package; one that ends with /... stands for all below it.
@@ -46,6 +49,14 @@ var table = map[string]allowed{
 	"outbox/outboxtest":    {module: []string{"outbox"}, others: []string{sarama}},
 	"internal/kafkaconf":   {others: []string{sarama}},
 	"internal/topicwindow": {module: []string{"internal/kafkaconf"}, others: []string{sarama}},
+
+	// the formats that are not JSON: nobody imports them but who uses them
+	"codec/schemaregistry":             {module: []string{"consumer", "dedupstore"}, others: []string{franz}},
+	"codec/avrocodec":                  {module: []string{"codec/internal/wire", "codec/schemaregistry", "consumer"}, others: []string{franz, "github.com/hamba/avro/v2"}},
+	"codec/protocodec":                 {module: []string{"codec/internal/wire", "codec/schemaregistry", "consumer"}, others: []string{franz, protobuf, "github.com/bufbuild/protocompile"}},
+	"codec/protocodec/internal/orders": {others: []string{protobuf}},
+	"codec/internal/wire":              {module: []string{"consumer"}, others: []string{franz}},
+	"codec/internal/codectest":         {module: []string{"codec/schemaregistry", "consumer"}, others: []string{franz}},
 
 	// forward writes messages to the outbox; it knows no driver and no client
 	"forward": {module: []string{"consumer", "deadletter", "dedupstore", "middleware", "outbox", "internal/nils", "internal/sqlclass"}},

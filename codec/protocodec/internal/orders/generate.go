@@ -1,0 +1,3 @@
+package orders
+
+//go:generate protoc --go_out=. --go_opt=paths=source_relative orders.proto
