@@ -320,7 +320,7 @@ func TestMistakes(t *testing.T) {
 		Note *int `avro:"note"`
 	}
 	for name, err := range map[string]error{
-		"no schema":          second(avrocodec.NewDecoder[event](s.Registry, `{"type": "recrod"}`, nil)),
+		"no schema":          second(avrocodec.NewDecoder[event](s.Registry, `{"type": "xyz"}`, nil)),
 		"no registry":        second(avrocodec.NewDecoder[event](nil, confirmed, nil)),
 		"another type":       second(avrocodec.NewDecoder[wrong](s.Registry, confirmed, nil)),
 		"in a list":          second(avrocodec.Plain[inner](confirmed, nil)),

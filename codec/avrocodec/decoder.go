@@ -75,7 +75,7 @@ func NewDecoder[E any](registry *schemaregistry.Registry, schema string, cfg *Co
 	w := &writers{registry: registry, reader: d.schema}
 	return func(msg *consumer.Message) (event E, err error) {
 		if msg.Value == nil {
-			return d.tombstone()
+			return event, d.tombstone()
 		}
 		id, value, err := wire.Split(msg.Value)
 		if err != nil {
@@ -101,9 +101,9 @@ func Plain[E any](schema string, cfg *Config) (func(*consumer.Message) (E, error
 	if err != nil {
 		return nil, err
 	}
-	return func(msg *consumer.Message) (E, error) {
+	return func(msg *consumer.Message) (event E, err error) {
 		if msg.Value == nil {
-			return d.tombstone()
+			return event, d.tombstone()
 		}
 		return d.decode(0, d.schema, msg.Value)
 	}, nil
@@ -139,11 +139,12 @@ func parse(schema string, references []string) (parsed avro.Schema, err error) {
 	return avro.ParseWithCache(schema, "", cache)
 }
 
-func (d *reader[E]) tombstone() (event E, err error) {
+// tombstone is the error for a record without a value, or nil if a nil E stands for it.
+func (d *reader[E]) tombstone() error {
 	if reflect.TypeFor[E]().Kind() == reflect.Pointer {
-		return event, nil
+		return nil
 	}
-	return event, d.error(0, consumer.ErrTombstone.Error(), consumer.ErrTombstone)
+	return d.error(0, consumer.ErrTombstone.Error(), consumer.ErrTombstone)
 }
 
 // decode reads a value to its end.

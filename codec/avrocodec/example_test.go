@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/einmal-go/einmal/codec/avrocodec"
 	"github.com/einmal-go/einmal/codec/schemaregistry"
 	"github.com/einmal-go/einmal/consumer"
-	"github.com/einmal-go/einmal/dedupstore"
-	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -59,17 +56,4 @@ func Example() {
 		panic(err)
 	}
 	// Output: o1: 1999 cents
-}
-
-func ExampleNewDecoder() {
-	var ( // a service's own
-		registry *schemaregistry.Registry
-		store    dedupstore.Store[pgx.Tx]
-		charge   func(ctx context.Context, tx pgx.Tx, e OrderConfirmed) error
-	)
-	decode, err := avrocodec.NewDecoder[OrderConfirmed](registry, orderConfirmed, nil)
-	if err != nil {
-		return // the schema is wrong, or OrderConfirmed cannot hold it
-	}
-	_ = consumer.Topic{Handler: middleware.Dedup(store, consumer.DecodeTx(decode, charge), nil)}
 }
