@@ -343,6 +343,7 @@ func TestTimeOfAMessageBehindAnother(t *testing.T) {
 	defer close(release)
 	cl.topic.limit, cl.queue = time.Second, newQueue(PartitionOrder, 2)
 	cl.topic.workers = newWorkers(Topic{Order: Unordered, Workers: 2})
+	cl.topic.riders = newRiders(cl.topic.workers)
 	feed(cl, 0, 1)
 	<-started
 	<-started
@@ -377,6 +378,7 @@ func TestFailureOfATrainInADrain(t *testing.T) {
 	})
 	cl.topic.onFailure, cl.queue = Stop, newQueue(PartitionOrder, 2)
 	cl.topic.workers = newWorkers(Topic{Order: Unordered, Workers: 2})
+	cl.topic.riders = newRiders(cl.topic.workers)
 	cl.run.stop = func(err error) { t.Errorf("stopped: %v", err) }
 	feed(cl, 0, 1)
 	<-started

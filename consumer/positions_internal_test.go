@@ -201,3 +201,19 @@ func TestAddedPartitionsAreTold(t *testing.T) {
 		}
 	}
 }
+
+// The position at which a claim begins is one that is to be committed: commits that stop before it is are told of.
+func TestStartIsToBeCommitted(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	s := testSession(t, b, serverstest.Group(t), topic)
+	cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error { return nil })
+	cl.topic.name, cl.first, cl.committed = topic, -1, -1
+	if !s.begin(cl) || cl.first != 0 {
+		t.Fatalf("it begins at %d", cl.first)
+	}
+	if cl.commits.mark != 0 || cl.commits.since.IsZero() {
+		t.Errorf("nothing waits to be committed: %+v", cl.commits)
+	}
+}
