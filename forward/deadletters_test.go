@@ -3,10 +3,13 @@ package forward_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
@@ -166,4 +169,28 @@ func TestDeadLettersAreCheckedAtTheStart(t *testing.T) {
 			t.Errorf("without an outbox: %v", err)
 		}
 	})
+}
+
+// failingWriter is a writer whose outbox fails.
+type failingWriter struct{ err error }
+
+func (f failingWriter) Write(context.Context, int, ...outbox.Event) error { return f.err }
+
+// That a trigger swallows events, or that the database is away, is no message's fault.
+func TestDeadLettersOfAnOutboxThatFails(t *testing.T) {
+	t.Parallel()
+	rec := deadOf(&consumer.Message{Topic: "orders", EventID: "e", Consumer: "c"}, deadletter.KindPermanent)
+	for _, c := range []struct {
+		err  error
+		want dedupstore.Class
+	}{
+		{fmt.Errorf("write: %w", outbox.ErrSwallowed), dedupstore.Misconfigured},
+		{&pgconn.PgError{Code: "42P01"}, dedupstore.Misconfigured},
+		{&pgconn.PgError{Code: "57P01"}, dedupstore.Unavailable},
+		{errors.New("something else"), dedupstore.Unclassified},
+	} {
+		if err := forward.DeadLetters[int](failingWriter{c.err}, "dead", nil).Write(t.Context(), 0, rec); !errors.Is(err, c.err) || dedupstore.ClassOf(err) != c.want {
+			t.Errorf("%v: %v, class %v, want %v", c.err, err, dedupstore.ClassOf(err), c.want)
+		}
+	}
 }

@@ -66,7 +66,7 @@ func TestEdit(t *testing.T) {
 	write, db := drivers[0].open(t, f.url, nil)
 	op := outbox.NewOperator(db, nil)
 	must(t, write(t.Context(), commit, strange[0]))
-	f.exec("update outbox_event set status = 'BLOCKED', last_error = 'x'")
+	f.exec("update outbox_event set status = 'BLOCKED', last_error = 'x', claims = 3")
 	must(t, op.Edit(t.Context(), 1, func(e *outbox.Event) error {
 		e.Topic, e.Value, e.Headers, e.Partition = "other", nil, []outbox.Header{{Key: "edited"}}, new(int32(7))
 		return nil
@@ -75,6 +75,9 @@ func TestEdit(t *testing.T) {
 	must(t, err)
 	if want := (outbox.Event{ID: "plain", Topic: "other", Key: []byte("k"), Headers: []outbox.Header{{Key: "edited"}}, Partition: new(int32(7))}); !same(row.Event, want) || row.State != outbox.Pending || row.LastError != "" {
 		t.Errorf("%+v", row)
+	}
+	if n := value[int](f, "select claims from outbox_event"); n != 0 { // with which two-phase relays would take it for what kills them
+		t.Errorf("%d claims are left", n)
 	}
 	for name, edit := range map[string]func(e *outbox.Event) error{
 		"id":    func(e *outbox.Event) error { e.ID = "other"; return nil },
@@ -182,6 +185,16 @@ func TestSwitchMode(t *testing.T) {
 	must(t, op.SwitchMode(t.Context(), outbox.SinglePhase))
 	run(outbox.SinglePhase)
 	b.insert("3")
+	batch, err := b.Begin(t.Context()) // a single-phase relay's
+	must(t, err)
+	_, err = batch.Exec(t.Context(), "select pg_advisory_xact_lock(hashoid('outbox_event'::regclass), 5)")
+	must(t, err)
+	short, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer stop()
+	if err := op.SwitchMode(short, outbox.TwoPhase); err == nil {
+		t.Error("the mode was switched while a batch is on its way")
+	}
+	must(t, batch.Rollback(t.Context()))
 	must(t, op.SwitchMode(t.Context(), outbox.TwoPhase))
 	run(outbox.TwoPhase)
 	if got := b.topicHas(); got != "1 2 3" {

@@ -83,6 +83,7 @@ func TestDead(t *testing.T) {
 			einmal(t, url, "dead", "discard", id).want(t, exitNo, "to discard: 1", "nothing was changed", "-yes")
 			answered(t, strings.NewReader("n\n"), url, "dead", "discard", id).want(t, exitNo, "delete 1 dead letters for good?", "nothing was changed")
 			einmal(t, url, "dead", "list").want(t, exitOK, "listed: 3 of 3")
+			answered(t, strings.NewReader("maybe\n"), url, "dead", "discard", id).want(t, exitNo, "nothing was changed")
 			answered(t, strings.NewReader("y\n"), url, "dead", "discard", id).want(t, exitOK, "discarded: 1")
 			einmal(t, url, "dead", "discard", "-yes", id).want(t, exitNo, id+" is no dead letter, or not any more", "to discard: 0")
 			einmal(t, url, "dead", "discard", "-all", "-yes", "-since", "2000-01-01", "-until", "2001-01-01").want(t, exitUsage, "-all is for all")

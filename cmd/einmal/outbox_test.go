@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -119,7 +120,7 @@ func TestOutboxEditAndMode(t *testing.T) {
 	einmal(t, url, "outbox", "edit", "-yes", "-partition", "-1", "2").want(t, exitOK, "that of its key", "edited: 1")
 	einmal(t, url, "outbox", "show", "2").want(t, exitOK, `"partition": null`)
 	for says, args := range map[string][]string{
-		"one row": {"-topic", "t"}, "what is changed": {"2"}, "-partition is -7": {"-partition", "-7", "2"}, "-value: open": {"-value", file + "x", "2"},
+		"one row": {"-topic", "t"}, "of one row": {"-topic", "t", "1", "2"}, "what is changed": {"2"}, "-partition is -7": {"-partition", "-7", "2"}, "-value: open": {"-value", file + "x", "2"},
 	} {
 		einmal(t, url, append([]string{"outbox", "edit", "-yes"}, args...)...).want(t, exitUsage, says)
 	}
@@ -141,5 +142,16 @@ func TestOutboxExamples(t *testing.T) {
 		if strings.HasPrefix(c.name, "outbox ") && !strings.Contains(c.more, "example: einmal "+c.name+" ") {
 			t.Errorf("%s has no example", c.name)
 		}
+	}
+}
+
+// A command that changes rows outlasts the lease of a relay that has died.
+func TestChangesOutlastALease(t *testing.T) {
+	t.Parallel()
+	flags := flag.NewFlagSet("retry", flag.ContinueOnError)
+	var rows outboxFlags
+	changeFlags(flags, &rows)
+	if rows.url.timeout != changeTimeout || flags.Lookup("timeout").DefValue != changeTimeout.String() {
+		t.Errorf("it may take %v, the help says %s, want %v", rows.url.timeout, flags.Lookup("timeout").DefValue, changeTimeout)
 	}
 }

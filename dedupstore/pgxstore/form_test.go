@@ -92,9 +92,10 @@ func TestRecordIsSwallowedForSome(t *testing.T) {
 	const swallow = `create function swallow() returns trigger language plpgsql as 'begin if new.consumer_id = ''einmal'' then return new; end if; %s end';
 		create trigger swallow before insert on processed_event for each row execute function swallow()`
 	for name, sql := range map[string]string{
-		"trigger that answers null":     fmt.Sprintf(swallow, "return null;"),
-		"trigger that writes elsewhere": "create table other (like processed_event including all) inherits (processed_event); " + fmt.Sprintf(swallow, "insert into other (event_id, consumer_id) values (new.event_id, new.consumer_id); return null;"),
-		"trigger that changes the id":   fmt.Sprintf(swallow, "new.event_id := lower(new.event_id); return new;"),
+		"trigger that answers null":         fmt.Sprintf(swallow, "return null;"),
+		"trigger that writes elsewhere":     "create table other (like processed_event including all) inherits (processed_event); " + fmt.Sprintf(swallow, "insert into other (event_id, consumer_id) values (new.event_id, new.consumer_id); return null;"),
+		"trigger that changes the consumer": fmt.Sprintf(swallow, "new.consumer_id := ''another''; return new;"),
+		"trigger that changes the id":       fmt.Sprintf(swallow, "new.event_id := lower(new.event_id); return new;"),
 	} {
 		for _, doNothing := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, DoNothing %v", name, doNothing), func(t *testing.T) {
@@ -191,9 +192,12 @@ func TestColumnsThatRefuse(t *testing.T) {
 		"add check (consumer_id not like 'test/%')": dedupstore.Misconfigured,
 	} {
 		db.exec("drop table processed_event cascade; " + schema.Postgres.SQL(nil, schema.Dedup) + "; alter table processed_event " + change)
-		_, err := pgxstore.New(db.Pool, nil).Once(t.Context(), key("no"+strings.Repeat("x", 50)), writes("e"))
+		_, err := pgxstore.New(db.Pool, nil).Once(t.Context(), key("no"+strings.Repeat("x", 40)), writes("e")) // little too long
 		if dedupstore.ClassOf(err) != want {
 			t.Errorf("%s: %v, class %v, want %v", change, err, dedupstore.ClassOf(err), want)
+		}
+		if strings.Contains(change, "consumer_id type") && !strings.Contains(err.Error(), "does not take the consumer's name") {
+			t.Errorf("%s: %v", change, err)
 		}
 	}
 }

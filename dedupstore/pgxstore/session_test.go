@@ -25,6 +25,7 @@ func TestTableStays(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ inside, outside string }{
 		"search_path":         {"set search_path to elsewhere", ""},
+		"two have it":         {"set search_path to elsewhere", ""},
 		"search_path of none": {"set search_path to ''", ""},
 		"temporary table":     {"create temporary table processed_event (like processed_event including all)", ""},
 		"dropped below":       {"", "create table nearer.processed_event (like processed_event including all)"},
@@ -45,6 +46,9 @@ func TestTableStays(t *testing.T) {
 			pool := db.pool(func(cfg *pgxpool.Config) {
 				one(cfg)
 				cfg.ConnConfig.RuntimeParams["search_path"] = nearer + "," + home
+				if name == "two have it" { // the first one's
+					cfg.ConnConfig.RuntimeParams["search_path"] += "," + elsewhere
+				}
 			})
 			store := pgxstore.New(pool, nil)
 			leave := func(ctx context.Context, tx pgx.Tx) error {

@@ -24,6 +24,7 @@ func TestFaultOf(t *testing.T) {
 		{GroupError(deadlock), gather.OfNobody},
 		{fmt.Errorf("%w: %w", dedupstore.ErrOutcomeUnknown, deadlock), gather.OfAll},
 		{dedupstore.ErrOutcomeUnknown, gather.OfAll},
+		{GroupError(dedupstore.ErrOutcomeUnknown), gather.OfAll},
 		{GroupError(away), gather.OfAll},
 		{away, gather.OfCall},
 		{GroupError(errors.New("a key is refused")), gather.OfSome},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/sqlclass"
 )
 
 // result is an error of SQLite's drivers.
@@ -54,6 +55,30 @@ func TestFunctionErrorsOfSQLite(t *testing.T) {
 	} {
 		if err := s.FunctionError(c.ctx, &result{c.code, "?"}, false); dedupstore.ClassOf(err) != c.want {
 			t.Errorf("code %d, context %v: class %v, want %v", c.code, c.ctx.Err(), dedupstore.ClassOf(err), c.want)
+		}
+	}
+}
+
+// A CHECK that names the column of the event is the event's to meet, even where the table's definition cannot be read.
+func TestChecksOfTheKeyInSQLite(t *testing.T) {
+	t.Parallel()
+	s := NewSQLite("test", Config{}.WithDefaults())
+	for _, c := range []struct {
+		check, defined string
+		err            error
+		want           bool
+	}{
+		{"event_id <> 'bad'", "", errors.New("away"), true},
+		{"event_id <> 'bad'", "event_id <> 'bad')", nil, true},
+		{"short", "short check (length(event_id) < 9)", nil, true},
+		{"short", "short check (length(consumer_id) < 9)", nil, false},
+		{"short", "", errors.New("away"), false},
+		{"duplicates < 9", "duplicates < 9)", nil, false},
+	} {
+		ask := func(context.Context, string, ...any) (string, error) { return c.defined, c.err }
+		err := &result{sqlclass.SQLiteConstraintCheck, "constraint failed: CHECK constraint failed: " + c.check + " (275)"}
+		if is := s.ofTheKey(t.Context(), sqlclass.SQLiteConstraintCheck, err, ask); is != c.want {
+			t.Errorf("%+v: %v", c, is)
 		}
 	}
 }

@@ -134,6 +134,9 @@ func TestErrors(t *testing.T) {
 				if r.StatusCode != c.status || r.Text != c.problem && r.problem() != c.problem || strings.Contains(r.Text, "secret") {
 					t.Errorf("answered %d %s %q, want %d %s", r.StatusCode, r.problem(), r.Text, c.status, c.problem)
 				}
+				if unclear := strings.Contains(r.Text, "not known whether something has happened"); unclear != (name == "the transaction was ended") {
+					t.Errorf("it says that something may have happened: %v", unclear)
+				}
 				if retry := r.Header.Get("Retry-After"); (c.status == 503) != (retry == "1") {
 					t.Errorf("Retry-After is %q", retry)
 				}
