@@ -3,6 +3,7 @@
 
 golangci_version=v2.15.0
 govulncheck_version=v1.9.0
+apidiff_version=v0.0.0-20261113113407-e3970619a1a4
 
 # install_packages: of Debian, only those that are missing; of Go's tools, those of the right version
 install_packages() {

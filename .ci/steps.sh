@@ -8,6 +8,7 @@ compile() {
 	go build -o "$work/bin/" ./internal/servers/cmd/servers ./internal/cmd/testreport
 	go_tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$golangci_version"
 	go_tool govulncheck golang.org/x/vuln/cmd/govulncheck "$govulncheck_version"
+	go_tool apidiff golang.org/x/exp/cmd/apidiff "$apidiff_version"
 	go vet ./...
 	touch "$work/compiled"
 }
@@ -137,6 +138,33 @@ vulnerabilities() {
 		echo 'NOT RUN: govulncheck needs the data at https://vuln.go.dev, which cannot be reached from here'
 		return 0
 	fi
+	return "$rc"
+}
+
+# api: CHANGELOG.md names, under Unreleased, each exported name that was removed or changed since the last version in a way that what uses it
+# no longer compiles. Before the first version .ci/api-base says from which commit on. From version 1 on no such change may be.
+api() {
+	local base dir tool module=github.com/einmal-go/einmal name rc=0
+	base=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || cat "$ci/api-base")
+	if ! git cat-file -e "$base^{commit}" 2>/dev/null; then
+		echo "this clone does not have $base" >"$work/skipped"
+		return 0
+	fi
+	tool=$(go_tool apidiff golang.org/x/exp/cmd/apidiff "$apidiff_version")
+	dir=$(mktemp -d)
+	git worktree add -q --detach "$dir/base" "$base"
+	(cd "$dir/base" && "$tool" -m -w "$dir/old" "$module")
+	git worktree remove --force "$dir/base"
+	"$tool" -m -w "$dir/new" "$module"
+	"$tool" -m "$dir/old" "$dir/new" 2>/dev/null | tee "$work/output"
+	"$tool" -m -incompatible "$dir/old" "$dir/new" 2>/dev/null | grep '^- ' | grep -vE '^- \./(examples|cmd|internal)/' >"$dir/broken" || true
+	rm -f "$dir/old" "$dir/new"
+	while read -r name; do
+		case $base in v[1-9]*) echo "since $base: $name" && rc=1 ;; esac
+		# of "- ./outbox.(*Relay).Run: removed" and "- ./audit.Partition.End: removed" the name of the function or type
+		name=$(sed -E 's#^- (package )?\.?/?##; s#:.*##; s#.*/##; s#^[a-z]*\.##; s#[(*)]##g; s#[.[].*##' <<<"$name")
+		sed -n '/^## Unreleased/,/^## [^U]/p' CHANGELOG.md | grep -qw -- "$name" || { echo "CHANGELOG.md says nothing of the change of $name" && rc=1; }
+	done <"$dir/broken"
 	return "$rc"
 }
 
