@@ -1,9 +1,12 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +15,8 @@ import (
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/errtype"
+	"github.com/einmal-go/einmal/internal/names"
+	"github.com/einmal-go/einmal/internal/safelog"
 )
 
 // CrashLoopConfig is what can be chosen about CrashLoop. Nil means all defaults.
@@ -19,6 +24,10 @@ type CrashLoopConfig struct {
 	// Limit is how often the process may end while a message is handled, until the message is given up: counted ends, of which the
 	// first, in the midst of the work, is none. Defaults to 3: a restart, one more to be sure, and one for bad luck.
 	Limit int
+
+	// Logger is told when a count could not be taken back, as often as that happens: the message is then under suspicion after the next
+	// start, though it did not end the process. Defaults to slog.Default().
+	Logger *slog.Logger
 }
 
 const defaultCrashLimit = 3
@@ -44,13 +53,13 @@ var ErrCrashLoop = errtype.New("crash_loop", "the process ended each time while 
 //
 // Use one CrashLoop for all topics of a process that may have such a handler: those of different ones do not know of each other.
 func CrashLoop(starts deadletter.Starts, cfg *CrashLoopConfig) consumer.Middleware {
-	c := &crashLoop{starts: starts, limit: defaultCrashLimit, gate: &gate{}}
-	if cfg != nil && cfg.Limit != 0 {
-		c.limit = cfg.Limit
+	if cfg == nil {
+		cfg = &CrashLoopConfig{}
 	}
+	c := &crashLoop{starts: starts, limit: cmp.Or(cfg.Limit, defaultCrashLimit), gate: &gate{}, log: safelog.Logger(cfg.Logger)}
 	c.invalid = c.validate()
 	return func(next consumer.Handler) consumer.Handler {
-		return &crashLoop{next: next, starts: c.starts, limit: c.limit, gate: c.gate, invalid: c.invalid}
+		return &crashLoop{next: next, starts: c.starts, limit: c.limit, gate: c.gate, log: c.log, invalid: c.invalid}
 	}
 }
 
@@ -59,6 +68,7 @@ type crashLoop struct {
 	starts  deadletter.Starts
 	limit   int
 	gate    *gate
+	log     *slog.Logger
 	invalid error // what is wrong with the configuration
 
 	declared
@@ -147,7 +157,7 @@ func (c *crashLoop) watched(ctx context.Context, msg *consumer.Message, s *suspi
 		return again(msg, err)
 	}
 	if n > 0 || before > 0 { // else it is a duplicate, which is not handled, and was not counted
-		defer c.end(ctx, key, s)
+		defer c.end(ctx, msg, key, s)
 	}
 	err = consumer.SafeError(c.next.Handle(ctx, msg))
 	if err == nil && n > 0 {
@@ -173,14 +183,18 @@ func (s *suspicion) before(ctx context.Context, starts deadletter.Starts, key de
 // endTimeout bounds how long a message waits for its count to be forgotten. One that is not is under suspicion once more.
 const endTimeout = 5 * time.Second
 
-func (c *crashLoop) end(ctx context.Context, key dedupstore.Key, s *suspicion) {
+func (c *crashLoop) end(ctx context.Context, msg *consumer.Message, key dedupstore.Key, s *suspicion) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	if c.starts.End(ctx, key) == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.counts, key.Event)
+	if err := c.starts.End(ctx, key); err != nil {
+		c.log.WarnContext(ctx, "einmal: the start of a message that did not end the process could not be forgotten: it is under suspicion after the next start",
+			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))), slog.Int64(string(names.Offset), msg.Offset),
+			slog.String(string(names.ErrorType), errtype.Of(err)), slog.String("error", msg.ErrorText(err, maxErrorText)))
+		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.counts, key.Event)
 }
 
 var errNotAlone = errors.New("a message that may have ended the process is handled with no other beside it")

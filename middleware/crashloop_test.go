@@ -1,8 +1,10 @@
 package middleware_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"runtime"
 	"strings"
@@ -136,6 +138,27 @@ func TestCrashLoopForgetsWhatReturned(t *testing.T) {
 		if left, begun := s.now(); len(left) > 0 || begun != 1 {
 			t.Errorf("%s: %v are left of %d", name, left, begun)
 		}
+	}
+}
+
+// forgetful is a table whose rows cannot be deleted.
+type forgetful struct{ *starts }
+
+func (f forgetful) End(context.Context, dedupstore.Key) error { return errors.New("permission denied") }
+
+// A count that cannot be taken back is told of: the message will be under suspicion.
+func TestCrashLoopCannotForget(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	mw := middleware.CrashLoop(forgetful{&starts{}}, &middleware.CrashLoopConfig{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	h := assigned(t, mw, consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil }), 1)
+	for range 2 { // of which the second one is not counted
+		if err := h.Handle(t.Context(), message()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := lines.String(); strings.Count(text, "could not be forgotten") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "permission denied") {
+		t.Error(text)
 	}
 }
 
