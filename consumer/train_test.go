@@ -1,8 +1,10 @@
 package consumer
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -165,5 +167,43 @@ func (m *laneModel) wantWaiting(t *rapid.T) {
 		if it.waits() != open {
 			t.Fatalf("message %d waits: %v, but one before it is open: %v", it.offset, it.waits(), open)
 		}
+	}
+}
+
+// held is a claim of trains whose handlers wait until they are released.
+func held(length int) (cl *claim, started chan int64, release chan struct{}) {
+	started, release = make(chan int64, 100), make(chan struct{})
+	cl, _ = testClaim(KeyOrder, func(_ context.Context, m *Message) error {
+		started <- m.Offset
+		<-release
+		return nil
+	})
+	cl.topic.train, cl.topic.riders, cl.queue = length, newRiders(cl.topic.workers), newQueue(KeyOrder, length)
+	return cl, started, release
+}
+
+// What has come behind a message that was alone starts at once when it ends, although no other message comes. The wait of those behind the
+// first is none of theirs: the processing limit counts from their turn.
+func TestTrainStartsWhenAMessageEnds(t *testing.T) {
+	t.Parallel()
+	cl, started, release := held(5)
+	feed(cl, 0)
+	<-started
+	feed(cl, 4, 8, 12, 16)
+	release <- struct{}{}
+	for range 4 {
+		select {
+		case <-started:
+		case <-time.After(30 * time.Second):
+			t.Fatal("a message is not in work although a train has room for it")
+		}
+	}
+	cl.topic.limit = time.Minute
+	late, stuck := cl.late(time.Now().Add(90 * time.Second))
+	if len(late) != 1 || late[4] == nil || stuck {
+		t.Errorf("%d messages are late, stuck: %v; want the first alone", len(late), stuck)
+	}
+	for range 4 {
+		release <- struct{}{}
 	}
 }

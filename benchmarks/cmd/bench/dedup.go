@@ -46,7 +46,8 @@ const effectTable = `CREATE TABLE charge (id bigint GENERATED ALWAYS AS IDENTITY
 type dedupBench struct {
 	kafka    *servers.Kafka
 	database *servers.Database
-	proxy    *proxy // nil without -rtt
+	proxy    *proxy  // nil without -rtt
+	cpu      float64 // of the last round: seconds of this process for a message
 }
 
 // dedup measures the full chain beside the plain loop, on each number of partitions.
@@ -135,6 +136,16 @@ type way func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) e
 
 // round runs a way on a topic, a group and tables of its own, and checks that each message took effect once.
 func (b *dedupBench) round(ctx context.Context, partitions int32, messages int, run way) (rate float64, err error) {
+	prepare := func(context.Context, *pgxpool.Pool) error { return nil }
+	check := func(ctx context.Context, pool *pgxpool.Pool) error { return checkEffects(ctx, pool, messages) }
+	return b.roundOn(ctx, partitions, messages, run, prepare, check)
+}
+
+// step is something that is done with a round's database.
+type step func(ctx context.Context, pool *pgxpool.Pool) error
+
+// roundOn runs a way on a topic, a group and tables of its own, between two steps.
+func (b *dedupBench) roundOn(ctx context.Context, partitions int32, messages int, run way, prepare, check step) (rate float64, err error) {
 	s, err := b.database.NewSchema(ctx, "bench")
 	if err != nil {
 		return 0, err
@@ -145,15 +156,16 @@ func (b *dedupBench) round(ctx context.Context, partitions int32, messages int, 
 		return 0, err
 	}
 	defer pool.Close()
-	if err := makeTables(ctx, pool); err != nil {
+	if err := errors.Join(makeTables(ctx, pool), prepare(ctx, pool)); err != nil {
 		return 0, err
 	}
 	err = withTopic(b.kafka.Addrs, partitions, messages, orderValue, func(topic string) error {
 		m := newMeter(messages)
 		rate, err = m.until(ctx, func(ctx context.Context) error { return run(ctx, topic, pool, m) })
+		b.cpu = m.cpu()
 		return err
 	})
-	return rate, errors.Join(err, checkEffects(ctx, pool, messages))
+	return rate, errors.Join(err, check(ctx, pool))
 }
 
 // openPool gives each partition a connection and more: pgx's default is 4 on a small machine, of which pgxstore leaves one to others.

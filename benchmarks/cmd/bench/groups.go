@@ -24,6 +24,7 @@ func groups(ctx context.Context, args []string) error {
 	messages := fs.Int("messages", 50_000, "messages per partition and round")
 	size := fs.Int("group", 200, "messages per transaction")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
+	cases := fs.Bool("cases", false, "measure failures, contended rows, functions that wait, single messages and SQLite instead")
 	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -39,9 +40,13 @@ func groups(ctx context.Context, args []string) error {
 	}
 	fmt.Printf("groups: %d messages in one transaction, one insert each; beside loops by hand\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\nmessages  %d per partition and round\n",
 		*size, b.kafka.Origin, b.database.Origin, machine(), *messages)
+	if *cases {
+		return b.groupCases(ctx, *messages, *size, *rounds)
+	}
 	for _, partitions := range []int32{1, 4} {
 		n := *messages * int(partitions)
-		results, err := interleave(ctx, *rounds, []side{
+		used := cpuUse{b: b}
+		results, err := interleave(ctx, *rounds, used.of([]side{
 			{"loop, one by one", func(ctx context.Context) (float64, error) {
 				return b.round(ctx, partitions, n, b.batches(*size, oneByOne))
 			}},
@@ -70,14 +75,34 @@ func groups(ctx context.Context, args []string) error {
 			{"rows by COPY, PartitionOrder", func(ctx context.Context) (float64, error) {
 				return b.round(ctx, partitions, n, b.groupedRows(consumer.PartitionOrder, *size))
 			}},
-		})
+		}))
 		if err != nil {
 			return err
 		}
 		report(os.Stdout, fmt.Sprintf("%d partition(s), msg/s", partitions), results)
+		report(os.Stdout, "client CPU, µs/msg", used.results)
 	}
 	fmt.Printf("\nmachine   %s\n", machine())
 	return nil
+}
+
+// cpuUse notes what CPU time of this process a message took, beside the rates.
+type cpuUse struct {
+	b       *dedupBench
+	results []result
+}
+
+func (u *cpuUse) of(sides []side) []side {
+	u.results = make([]result, len(sides))
+	for i, s := range sides {
+		u.results[i].name = s.name
+		sides[i].run = func(ctx context.Context) (float64, error) {
+			rate, err := s.run(ctx)
+			u.results[i].rates = append(u.results[i].rates, u.b.cpu*1e6)
+			return rate, err
+		}
+	}
+	return sides
 }
 
 // grouped is what a user of einmal writes.

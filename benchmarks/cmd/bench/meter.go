@@ -17,7 +17,8 @@ type meter struct {
 	ended   atomic.Int64
 	first   time.Time
 	last    time.Time
-	done    chan struct{} // closed when all have ended
+	used    [2]time.Duration // CPU time of the process, at first and last
+	done    chan struct{}    // closed when all have ended
 }
 
 func newMeter(total int) *meter { return &meter{total: int64(total), done: make(chan struct{})} }
@@ -25,20 +26,23 @@ func newMeter(total int) *meter { return &meter{total: int64(total), done: make(
 // start is called before a message is handled.
 func (m *meter) start() {
 	if !m.started.Load() && m.started.CompareAndSwap(false, true) {
-		m.first = time.Now()
+		m.first, m.used[0] = time.Now(), cpuTime()
 	}
 }
 
 // end is called when a message is done.
 func (m *meter) end() {
 	if m.ended.Add(1) == m.total {
-		m.last = time.Now()
+		m.last, m.used[1] = time.Now(), cpuTime()
 		close(m.done)
 	}
 }
 
 // rate is messages per second. All messages have ended.
 func (m *meter) rate() float64 { return float64(m.total) / m.last.Sub(m.first).Seconds() }
+
+// cpu is the CPU time of this process for a message, in seconds. All messages have ended.
+func (m *meter) cpu() float64 { return (m.used[1] - m.used[0]).Seconds() / float64(m.total) }
 
 // link counts at the outside of a chain.
 func (m *meter) link(next consumer.Handler) consumer.Handler {

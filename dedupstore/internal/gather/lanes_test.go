@@ -230,3 +230,85 @@ func TestCallAfterTheTurn(t *testing.T) {
 		calls.Wait()
 	})
 }
+
+// Of two messages of a lane that fail in one group the second one has not failed: it stands behind the first.
+func TestOnlyTheFirstOfALaneFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t)
+		m.atOnce = true
+		g := New(m, Config{Size: 10, Side: 1, AtOnce: true})
+		release := make(chan struct{})
+		var calls sync.WaitGroup
+		call := func(ctx context.Context, i int, fn func() error) {
+			calls.Go(func() {
+				if _, err := g.Once(ctx, name(i), func(_ context.Context, tx *modelTx) error {
+					if err := fn(); err != nil {
+						return err
+					}
+					tx.write(name(i))
+					return nil
+				}); (err != nil) != (i == 1) {
+					t.Errorf("message %d: %v", i, err)
+				}
+				if p := turn.From(ctx); p != nil {
+					p.Settle()
+				}
+			})
+			synctest.Wait()
+		}
+		call(t.Context(), 0, func() error { <-release; return nil })
+		var lane turn.Lane
+		ran := 0
+		call(turn.With(t.Context(), lane.Join()), 1, func() error { return errFunction })
+		call(turn.With(t.Context(), lane.Join()), 2, func() error {
+			if ran++; ran == 1 {
+				return errFunction
+			}
+			return nil
+		})
+		close(release)
+		calls.Wait()
+		if ran != 2 {
+			t.Errorf("the second message ran %d times", ran)
+		}
+	})
+}
+
+// The members of a group that was rolled back come again before all who have come later.
+func TestAgainBeforeTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t)
+		g := New(m, Config{Size: 4, Side: 1})
+		release := make(chan struct{})
+		var calls sync.WaitGroup
+		call := func(i int, fn func() error) {
+			calls.Go(func() {
+				if _, err := g.Once(t.Context(), name(i), func(_ context.Context, tx *modelTx) error {
+					tx.write(name(i))
+					return fn()
+				}); (err != nil) != (i == 4) {
+					t.Errorf("message %d: %v", i, err)
+				}
+			})
+			synctest.Wait()
+		}
+		call(0, func() error { <-release; return nil })
+		for i := 1; i <= 12; i++ {
+			call(i, func() error {
+				if i == 4 {
+					return errFunction
+				}
+				return nil
+			})
+		}
+		close(release)
+		calls.Wait()
+		for i, want := range []int{0, 1, 2, 3, 5, 6} {
+			if m.order[i] != name(want) {
+				t.Fatalf("%v took effect at place %d, want message %d", m.order[i], i, want)
+			}
+		}
+	})
+}
