@@ -42,6 +42,7 @@ func TestNewRefuses(t *testing.T) {
 		"ahead":        {schema.Postgres, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{Ahead: -1} }), []string{"Partitions.Ahead is -1"}},
 		"width":        {schema.Postgres, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{Width: 1} }), []string{"Partitions.Width is 1ns"}},
 		"many":         {schema.Postgres, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{Width: time.Second} }), []string{"more than 1000 partitions of 1s"}},
+		"many ahead":   {schema.Postgres, with(func(t *janitor.Table) { t.Partitions = &janitor.Partitions{Width: time.Hour, Ahead: 990} }), []string{"more than 1000 partitions of 1h"}},
 		"no window":    {schema.Postgres, with(func(t *janitor.Table) { t.Dedup = []any{dedup(0)} }), []string{"Dedup[0] has no Window", "take effect again"}},
 		"long window":  {schema.Postgres, with(func(t *janitor.Table) { t.Dedup = []any{dedup(time.Hour), dedup(day + 1)} }), []string{"Keep is 24h0m0s, and Dedup[1] takes events up to"}},
 		"a Window":     {schema.SQLite, with(func(t *janitor.Table) { t.Dedup = []any{janitor.Window(2 * day)} }), []string{"Keep is 24h0m0s, and Dedup[0] takes events up to an age of 48h"}},
