@@ -70,6 +70,18 @@ func TestSweepSQLite(t *testing.T) {
 	}
 }
 
+// A sweep pauses between its batches, so that others get their turn, and not before the first one.
+func TestSweepPausesBetweenBatches(t *testing.T) {
+	t.Parallel()
+	const pause = 400 * time.Millisecond
+	db := openFile(t)
+	fillFile(t, db, "old", 30, 9*day)
+	j := newJanitor(t, db, schema.SQLite, func(cfg *janitor.Config) { cfg.Batch, cfg.Pause = 10, pause })
+	if r := sweep(t, j); r.Deleted != 30 || r.Batches < 3 || r.Duration < time.Duration(r.Batches-1)*pause/2 {
+		t.Errorf("%+v: want a pause of %v at least before each batch but the first", r, pause/2)
+	}
+}
+
 // A table with a rowid, with another key, and with a condition.
 func TestSweepOtherTablesOfSQLite(t *testing.T) {
 	t.Parallel()
