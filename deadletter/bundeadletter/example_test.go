@@ -32,7 +32,9 @@ func Example() {
 		panic(err)
 	}
 	store, dead := bunstore.New(db, nil), bundeadletter.New(db, nil)
-	refuse := func(context.Context, bun.Tx, *consumer.Message) error { return consumer.Permanent(errors.New("no such order")) }
+	refuse := func(context.Context, bun.Tx, *consumer.Message) error {
+		return consumer.Permanent(errors.New("no such order"))
+	}
 	handler := middleware.DeadLetter(store, dead, nil)(middleware.Dedup(store, refuse, nil))
 	msg := &consumer.Message{Consumer: "billing", EventID: "confirmed-A-1", Topic: "orders.confirmed", Offset: 7}
 	fmt.Println(handler.Handle(ctx, msg))

@@ -29,7 +29,9 @@ func Example() {
 		panic(err)
 	}
 	store, dead := sqlstore.New(db, schema.SQLite, nil), sqldeadletter.New(db, schema.SQLite, nil)
-	refuse := func(context.Context, *sql.Tx, *consumer.Message) error { return consumer.Permanent(errors.New("no such order")) }
+	refuse := func(context.Context, *sql.Tx, *consumer.Message) error {
+		return consumer.Permanent(errors.New("no such order"))
+	}
 	handler := middleware.DeadLetter(store, dead, nil)(middleware.Dedup(store, refuse, nil))
 	msg := &consumer.Message{Consumer: "billing", EventID: "confirmed-A-1", Topic: "orders.confirmed", Offset: 7}
 	fmt.Println(handler.Handle(ctx, msg))

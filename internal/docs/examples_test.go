@@ -24,7 +24,7 @@ func TestEachPackageHasAnExample(t *testing.T) {
 		case d.IsDir() && path != root && (d.Name()[0] == '.' || slices.Contains(notPublic, d.Name())):
 			return filepath.SkipDir
 		case filepath.Ext(path) == ".go":
-			text, err := os.ReadFile(path) //nolint:gosec // a file of the module
+			text, err := os.ReadFile(path)
 			if err != nil {
 				return err
 			}
