@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,21 @@ func TestSequenceAddsUpSkipsAndTransactions(t *testing.T) {
 	}
 }
 
+// The last step of a Sequence that ends its goroutine, and is dead for it, has no step behind it that another attempt would have to begin.
+func TestSequenceWhoseLastStepExits(t *testing.T) {
+	t.Parallel()
+	s, c, made := &store{}, &cemetery{}, 0
+	first := middleware.Step{Name: "first", Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { made++; return nil })}
+	last := middleware.Step{
+		Name: "last", Middleware: []consumer.Middleware{middleware.DeadLetter(s, c, nil), middleware.Retry(1, nil)},
+		Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { runtime.Goexit(); return nil }),
+	}
+	out := consumertest.Run(t, consumer.Topic{Handler: middleware.Sequence(first, last)}, consumertest.Message("orders", "e1", nil))
+	if out.Err != nil || len(c.dead) != 1 || made != 1 {
+		t.Errorf("%v: %d dead letters, %d attempts, want one of each", out, len(c.dead), made)
+	}
+}
+
 // A stack in the log has at most 16 KiB.
 func TestLoggingCutsStacks(t *testing.T) {
 	t.Parallel()
@@ -115,6 +131,52 @@ func TestTimeoutsAroundAWait(t *testing.T) {
 			}, nil), middleware.Timeout(test.outer), middleware.Timeout(test.inner))
 			if err := h.Handle(t.Context(), message()); errors.Is(err, middleware.ErrTimeout) != test.ends || (err == nil) == test.ends {
 				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// After a wait a time-out goes on where it was: what links took before it counts.
+func TestTimeoutGoesOnAfterAWait(t *testing.T) {
+	t.Parallel()
+	for handler, ends := range map[time.Duration]bool{1500 * time.Millisecond: false, 3 * time.Second: true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &store{onRecord: func() error { time.Sleep(8 * time.Second); return nil }}
+			before := func(next consumer.Handler) consumer.Handler {
+				return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
+					time.Sleep(2 * time.Second)
+					return next.Handle(ctx, msg)
+				})
+			}
+			h := compose(middleware.Dedup(s, func(ctx context.Context, _ *tx, _ *consumer.Message) error {
+				select {
+				case <-time.After(handler):
+				case <-ctx.Done():
+				}
+				return ctx.Err()
+			}, nil), middleware.Timeout(4*time.Second), before)
+			if err := h.Handle(t.Context(), message()); errors.Is(err, middleware.ErrTimeout) != ends || (err == nil) == ends {
+				t.Errorf("2 s before, %v in the handler: %v", handler, err)
+			}
+		})
+	}
+}
+
+// A database that says nothing for too long, and one that fails before the handler begins, is away: the event is not to blame.
+func TestWhatFailsBeforeTheHandler(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		record func() error
+		limit  time.Duration
+	}{
+		"silent":              {func() error { time.Sleep(15 * time.Second); return nil }, time.Second},
+		"silent for a while":  {func() error { time.Sleep(25 * time.Second); return nil }, 20 * time.Second},
+		"an error of no kind": {func() error { return errBase }, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := middleware.Timeout(c.limit)(middleware.Dedup(&store{onRecord: c.record}, noop, nil))
+			if err := h.Handle(t.Context(), message()); err == nil || errors.Is(err, middleware.ErrTimeout) || dedupstore.ClassOf(err) != dedupstore.Unavailable {
+				t.Errorf("%s: %v, of class %v", name, err, dedupstore.ClassOf(err))
 			}
 		})
 	}

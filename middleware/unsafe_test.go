@@ -116,3 +116,19 @@ func (brokenHandler) Enabled(context.Context, slog.Level) bool  { return true }
 func (brokenHandler) Handle(context.Context, slog.Record) error { panic("log") }
 func (h brokenHandler) WithAttrs([]slog.Attr) slog.Handler      { return h }
 func (h brokenHandler) WithGroup(string) slog.Handler           { return h }
+
+// Retry and DeadLetter look at such errors also where no link inside has made them safe.
+func TestUnsafeErrorsOfABareHandler(t *testing.T) {
+	t.Parallel()
+	for name, end := range ends {
+		if name == "a panic with such" { // without Recover it is the runner's
+			continue
+		}
+		c, attempts := &cemetery{}, 0
+		h := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { attempts++; return end() })
+		topic := consumer.Topic{Handler: h, Middleware: []consumer.Middleware{middleware.DeadLetter(&store{}, c, nil), middleware.Retry(3, nil)}}
+		if out := consumertest.Run(t, topic, consumertest.Message("orders", "e1", nil)); out.Err != nil || len(c.dead) != 1 || attempts > 3 {
+			t.Errorf("%s: %v, %d dead letters after %d attempts", name, out, len(c.dead), attempts)
+		}
+	}
+}

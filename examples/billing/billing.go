@@ -184,18 +184,13 @@ func (b *billing) run(ctx context.Context, t target, o *ops, inside *story.Insid
 	if err != nil {
 		return err
 	}
+	chain := middleware.Standard(b.store, &middleware.StandardConfig[pgx.Tx]{Tracing: oneTrace, MeterProvider: o.meters()})
 	c, err := consumer.New(consumer.Config{
-		Brokers: t.addrs(),
-		Group:   t.group,
-		Middleware: append(inside.Links(), waking(relay),
-			middleware.Tracing(oneTrace), middleware.Metrics(&middleware.MetricsConfig{MeterProvider: o.meters()})),
-		Topics: map[string]consumer.Topic{
-			t.topic: {
-				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
-				Handler:    middleware.Dedup(b.store, consumer.JSONTx(b.charge), nil),
-			},
-		},
-		Sarama: inside.Hurry(),
+		Brokers:    t.addrs(),
+		Group:      t.group,
+		Middleware: append(inside.Links(), waking(relay)),
+		Topics:     map[string]consumer.Topic{t.topic: chain.Topic(consumer.JSONTx(b.charge))},
+		Sarama:     inside.Hurry(),
 	})
 	if err == nil {
 		err = errors.Join(o.addRelay(relay), o.addConsumer(c))

@@ -80,17 +80,14 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 		defer db.Close()
 		return naiveReceipts(ctx, t, db, inside)
 	}
+	store := bunstore.New(db, &sqlstore.Config{Group: *share})
+	chain := middleware.Standard(store, &middleware.StandardConfig[bun.Tx]{Tracing: oneTrace, MeterProvider: o.meters()})
 	c, err := consumer.New(consumer.Config{
 		Brokers:    t.addrs(),
 		Group:      t.group,
-		Middleware: append(inside.Links(), middleware.Tracing(oneTrace), middleware.Metrics(&middleware.MetricsConfig{MeterProvider: o.meters()})),
-		Topics: map[string]consumer.Topic{
-			t.topic: {
-				Middleware: []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()},
-				Handler:    middleware.Dedup(bunstore.New(db, &sqlstore.Config{Group: *share}), consumer.JSONTx(writeReceipt), nil),
-			},
-		},
-		Sarama: inside.Hurry(),
+		Middleware: inside.Links(),
+		Topics:     map[string]consumer.Topic{t.topic: chain.Topic(consumer.JSONTx(writeReceipt))},
+		Sarama:     inside.Hurry(),
 	})
 	if err == nil {
 		err = o.addConsumer(c)
