@@ -18,7 +18,7 @@ type Group struct {
 	Name        string
 	Time        time.Time // when it was asked for
 	State       string    // as Kafka names it: Stable, PreparingRebalance, CompletingRebalance, Empty, Dead
-	Strategy    string    // how partitions are assigned; "" without members
+	Strategy    string    // how partitions are assigned, by members or by the coordinator; "" without members
 	Coordinator string    // the broker's host and port
 	Members     []GroupMember
 	Partitions  []GroupPartition // all partitions of all topics that members read or that have a committed offset, in their order
@@ -105,6 +105,8 @@ var ErrNoGroup = errors.New("einmal: there is no such group")
 // DescribeGroup asks the brokers for a group, as an operator's tool does: it joins nothing and commits nothing, and needs no process of
 // the group. It needs the rights to DESCRIBE the group and its topics; when an offset was committed is known to who may READ the
 // topic __consumer_offsets too, and is looked for within a second. The client stays the caller's. It is safe for concurrent use.
+//
+// Groups whose partitions the coordinator assigns (group.protocol=consumer, KIP-848) are shown too, from Kafka 3.7 on.
 //
 // The requests are few, whatever the group's size. Their time-outs are those of the client's configuration; the end of ctx ends the
 // wait for them.

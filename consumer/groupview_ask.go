@@ -53,7 +53,14 @@ func (v *groupView) askOnce() error {
 	if err := v.takeOffsets(offsets); err != nil {
 		return err
 	}
-	return v.takeMembers(res)
+	if err := v.takeMembers(res); err != nil {
+		return err
+	}
+	if len(v.Members) == 0 {
+		err = v.askServerSide(coordinator)
+	}
+	v.sortMembers()
+	return err
 }
 
 // describeVersion is one that tells of static members, where the brokers know them.
@@ -101,9 +108,6 @@ func (v *groupView) takeMembers(res *sarama.DescribeGroupsResponse) error {
 	for _, m := range g.Members {
 		v.takeMember(m)
 	}
-	slices.SortFunc(v.Members, func(a, b GroupMember) int {
-		return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.ID, b.ID))
-	})
 	return nil
 }
 
@@ -120,17 +124,32 @@ func (v *groupView) takeMember(m *sarama.GroupMemberDescription) {
 	}
 	if has, err := m.GetMemberAssignment(); err == nil && has != nil {
 		for topic, partitions := range has.Topics {
-			v.topics[topic] = true
-			for _, p := range partitions {
-				v.at(topic, p).Member = m.MemberId
-				member.Partitions = append(member.Partitions, TopicPartition{topic, p})
-			}
+			v.assign(&member, topic, partitions)
 		}
 	}
+	v.addMember(member)
+}
+
+// assign notes that partitions of a topic are the member's.
+func (v *groupView) assign(member *GroupMember, topic string, partitions []int32) {
+	v.topics[topic] = true
+	for _, p := range partitions {
+		v.at(topic, p).Member = member.ID
+		member.Partitions = append(member.Partitions, TopicPartition{topic, p})
+	}
+}
+
+func (v *groupView) addMember(member GroupMember) {
 	slices.SortFunc(member.Partitions, func(a, b TopicPartition) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	v.Members = append(v.Members, member)
+}
+
+func (v *groupView) sortMembers() {
+	slices.SortFunc(v.Members, func(a, b GroupMember) int {
+		return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.ID, b.ID))
+	})
 }
 
 // askLog asks which partitions the topics have, and where their logs begin and end.

@@ -17,6 +17,7 @@ func FuzzStatus(f *testing.F) {
 	f.Add([]byte(`{"format":1,"sections":{"o":{"value":{"kind":"outbox","seen":"2026-01-02T15:04:05Z","oldest_seconds":-1}},"d":{"value":{"kind":"dead_letters","kinds":{"a":1}}}}}`))
 	f.Add([]byte(`{"format":1,"sections":{"\u009b2J":{"error":"\u202e\u001b[31m","problem":"x"},"own":{"value":["password=x"]}}}`))
 	f.Add([]byte(`{"format":1,"sections":{"c":{"value":{"kind":"consumer","partitions":[null]}},"n":{"value":null}}}`))
+	f.Add([]byte(`{"format":1,"sections":{"0":{"error":"\u2000\u00a0"}}}`)) // blanks, of a width
 	f.Fuzz(func(t *testing.T, text []byte) {
 		fuzztest.Bounded(t, len(text), 4<<20, func() {
 			report, err := readStatus(text)
@@ -32,7 +33,7 @@ func FuzzStatus(f *testing.F) {
 			if err := printStatusJSON(&out, text, problems); err != nil {
 				t.Error(err)
 			}
-			if at := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); at >= 0 {
+			if at := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) }); at >= 0 {
 				t.Errorf("%q moves the terminal: %q", text, out.String()[max(0, at-20):])
 			}
 		})

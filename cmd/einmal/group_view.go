@@ -153,7 +153,7 @@ func (v *groupView) print(b *bytes.Buffer) {
 
 func (v *groupView) printMembers(b *bytes.Buffer) {
 	if len(v.Members) == 0 {
-		b.WriteString("no members: no process of the group runs, or it uses a protocol that this command does not read\n\n")
+		b.WriteString("no members: no process of the group runs\n\n")
 		return
 	}
 	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)

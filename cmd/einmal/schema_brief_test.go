@@ -58,7 +58,7 @@ func TestMissingTableIsToldInOneLine(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			args, err := osexec.CommandContext(t.Context(), "sh", "-c", `printf '%s\0' `+command).Output() //nolint:gosec // what is tested
+			args, err := osexec.CommandContext(t.Context(), "sh", "-c", `printf '%s\0' `+command).Output()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,10 +16,14 @@ import (
 // node is an Apache Kafka of a single node that runs from jars, and where its files are.
 type node struct {
 	java, jars, dir string
+	second          *listener // nil for none
 }
 
 // localKafka starts Kafka from the jars that EINMAL_KAFKA_JARS names.
-func localKafka(ctx context.Context) (*Kafka, error) {
+func localKafka(ctx context.Context) (*Kafka, error) { return localKafkaWith(ctx, nil) }
+
+// localKafkaWith starts it with a second listener, if that is not nil.
+func localKafkaWith(ctx context.Context, second *listener) (*Kafka, error) {
 	jars := os.Getenv(EnvKafkaJars)
 	if jars == "" {
 		return nil, fmt.Errorf("%s is not set", EnvKafkaJars)
@@ -32,7 +36,7 @@ func localKafka(ctx context.Context) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{java: java, jars: jars, dir: dir}
+	n := &node{java: java, jars: jars, dir: dir, second: second}
 	k, err := onFreePort(ctx, func(port string) (*Kafka, error) { return n.listen(ctx, port) })
 	if err != nil {
 		return nil, joinClose(err, n.remove)
@@ -98,13 +102,17 @@ func (n *node) configure(ctx context.Context, port string) (file string, err err
 	if err != nil {
 		return "", err
 	}
-	properties := strings.Join([]string{
+	also := listener{}
+	if n.second != nil {
+		also = *n.second
+	}
+	properties := strings.Join(slices.Concat([]string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		"controller.quorum.voters=1@127.0.0.1:" + controller,
-		"listeners=PLAINTEXT://127.0.0.1:" + port + ",CONTROLLER://127.0.0.1:" + controller,
-		"advertised.listeners=PLAINTEXT://127.0.0.1:" + port,
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"listeners=PLAINTEXT://127.0.0.1:" + port + ",CONTROLLER://127.0.0.1:" + controller + also.address(),
+		"advertised.listeners=PLAINTEXT://127.0.0.1:" + port + also.address(),
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT" + also.protocol(),
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=PLAINTEXT",
 		"log.dirs=" + filepath.Join(n.dir, "data-"+port),
@@ -118,8 +126,7 @@ func (n *node) configure(ctx context.Context, port string) (file string, err err
 		"group.initial.rebalance.delay.ms=0",
 		"group.min.session.timeout.ms=500",
 		"auto.create.topics.enable=false",
-		"",
-	}, "\n")
+	}, also.properties, []string{""}), "\n")
 	file = filepath.Join(n.dir, "server.properties")
 	return file, os.WriteFile(file, []byte(properties), 0o600)
 }
