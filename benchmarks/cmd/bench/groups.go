@@ -25,6 +25,7 @@ func groups(ctx context.Context, args []string) error {
 	size := fs.Int("group", 200, "messages per transaction")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
 	cases := fs.Bool("cases", false, "measure failures, contended rows, functions that wait, single messages and SQLite instead")
+	only := fs.String("only", "", "with -cases: those in whose name this stands")
 	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -41,7 +42,7 @@ func groups(ctx context.Context, args []string) error {
 	fmt.Printf("groups: %d messages in one transaction, one insert each; beside loops by hand\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\nmessages  %d per partition and round\n",
 		*size, b.kafka.Origin, b.database.Origin, machine(), *messages)
 	if *cases {
-		return b.groupCases(ctx, *messages, *size, *rounds)
+		return b.groupCases(ctx, *only, *messages, *size, *rounds)
 	}
 	for _, partitions := range []int32{1, 4} {
 		n := *messages * int(partitions)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,7 @@ import (
 
 // groupCases measures groups where not all is well: messages that fail, rows that all want, functions that wait; and where a group is
 // of no use: one message at a time. Each is beside what it has to be compared with.
-func (b *dedupBench) groupCases(ctx context.Context, messages, size, rounds int) error {
+func (b *dedupBench) groupCases(ctx context.Context, only string, messages, size, rounds int) error {
 	failing := func(by consumer.Order, every, group int) way {
 		return b.difficult(by, 0, group, func(ctx context.Context, tx pgx.Tx, o order) error {
 			if _, err := tx.Exec(ctx, effect, o.ID, o.Cents); err != nil {
@@ -81,6 +82,9 @@ func (b *dedupBench) groupCases(ctx context.Context, messages, size, rounds int)
 			{"Group", func(ctx context.Context) (float64, error) { return onSQLite(ctx, messages, size) }},
 		}},
 	} {
+		if !strings.Contains(c.what, only) {
+			continue
+		}
 		results, err := interleave(ctx, rounds, c.sides)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.what, err)

@@ -20,8 +20,8 @@ type pace struct {
 }
 
 const (
-	firstSide = 2 // one group's functions run while another one commits
-	firstHold = time.Second
+	firstSide = 2                // one group's functions run while another one commits
+	firstHold = 10 * time.Second // PostgreSQL takes a second to find a deadlock, in which nothing goes on
 	mostHold  = time.Minute
 
 	// calmGroups must succeed before groups grow after a deadlock: what collides once collides again.

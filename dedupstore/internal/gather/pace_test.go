@@ -17,11 +17,11 @@ func TestDeadlocks(t *testing.T) {
 		t.Errorf("side %d, size %d", p.side, p.size)
 	}
 	eased := false
-	for i := range 10_000 {
+	for i := range 40_000 {
 		now = now.Add(time.Millisecond)
 		if p.succeeded(p.size, true, now) {
 			eased = true
-			if i < 1000 {
+			if i < 19_000 { // the second one has doubled it
 				t.Errorf("eased after %d ms", i)
 			}
 		}
@@ -58,5 +58,27 @@ func TestClimb(t *testing.T) {
 				t.Errorf("%d of 4000 steps with the right number, at the end %d", best, p.side)
 			}
 		})
+	}
+}
+
+// After a deadlock groups grow soon, and stay alone for ten times as long as the database takes to find one: nothing is lost by that.
+func TestGroupsAfterADeadlockAreLargeAndAlone(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p := newPace(200, 4)
+	p.contended(now)
+	for range 100 {
+		p.succeeded(p.size, true, now.Add(9*time.Second))
+	}
+	if p.size != 200 || p.side != 1 {
+		t.Errorf("after 9 s there are %d groups of %d, want 1 of 200", p.side, p.size)
+	}
+	most := 0
+	for i := range 100 {
+		p.succeeded(p.size, true, now.Add(11*time.Second+time.Duration(i)*window))
+		most = max(most, p.side)
+	}
+	if most == 1 {
+		t.Error("they stay alone for good")
 	}
 }
