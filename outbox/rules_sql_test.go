@@ -59,6 +59,40 @@ func TestStuckRowsReturn(t *testing.T) {
 	}
 }
 
+// B10: what a relay that is alive has claimed for long stays its own; what has no owner returns.
+func TestStuckRowsOfALivingRelayStay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.insert("1")
+	must(t, b.write(t.Context(), commit, outbox.Event{ID: "2", Topic: b.topic, Key: []byte("another")}))
+	b.exec(`update outbox_event set status = 'PUBLISHING', claims = 1, claim_epoch = 1, claimed_until = clock_timestamp() - interval '1 second'`)
+	b.exec(`insert into outbox_lease (bucket, owner, epoch, leased_until) select bucket, 'alive', 1, clock_timestamp() + interval '1 hour' from outbox_event where event_id = '1'
+		on conflict (bucket) do update set owner = excluded.owner, leased_until = excluded.leased_until`)
+	r := start(t, b.config(outbox.TwoPhase))
+	eventually(t, "what has no owner is sent", func() bool { return r.Status().Returned >= 1 && b.rows("event_id = '2'") == 0 })
+	if n := r.Status().Returned; n != 1 || b.rows("event_id = '1' and status = 'PUBLISHING' and claim_epoch = 1") != 1 {
+		t.Errorf("%d rows have returned: that of a living relay has", n)
+	}
+}
+
+// B8: a row that is blocked holds up what comes after it, and nothing that comes before.
+func TestABlockedRowHoldsUpWhatFollows(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			b.insert("1", "2", "3")
+			b.exec("update outbox_event set status = 'BLOCKED' where event_id = '2'")
+			start(t, b.config(mode))
+			eventually(t, "what comes before it is sent", func() bool { return b.rows("event_id = '1'") == 0 })
+			if b.rows("event_id = '3' and status = 'PENDING'") != 1 || b.topicHas() != "1" {
+				t.Errorf("the topic has %s", b.topicHas())
+			}
+		})
+	}
+}
+
 // B16, B19: what the relay does often goes by the partial indexes, also with statistics of a moment at which the table was empty.
 func TestPlansUseTheIndexes(t *testing.T) {
 	t.Parallel()
