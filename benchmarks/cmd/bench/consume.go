@@ -53,14 +53,19 @@ func consume(ctx context.Context, args []string) error {
 	})
 }
 
+// nothing is a handler that may be repeated.
+type nothing struct{}
+
+func (nothing) Handle(context.Context, *consumer.Message) error { return nil }
+func (nothing) Link() consumer.Link                             { return consumer.LinkDedup }
+
 // empty consumes with a handler that does nothing.
 func empty(ctx context.Context, brokers []string, topic string, messages int, order consumer.Order) (float64, error) {
 	m := newMeter(messages)
-	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
 	return m.until(ctx, func(ctx context.Context) error {
 		return consumer.Run(ctx, consumer.Config{
 			Brokers: brokers, Group: unique(), Middleware: []consumer.Middleware{m.link}, Logger: quiet,
-			Topics: map[string]consumer.Topic{topic: {Handler: handler, Order: order}},
+			Topics: map[string]consumer.Topic{topic: {Handler: nothing{}, Order: order}},
 		})
 	})
 }

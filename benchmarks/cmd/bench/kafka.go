@@ -58,7 +58,7 @@ func fill(brokers []string, topic string, partitions int32, messages int, id, va
 	cfg.Producer.RequiredAcks = sarama.WaitForAll
 	cfg.Producer.Partitioner = sarama.NewManualPartitioner
 	cfg.Producer.Return.Successes = true
-	cfg.Metadata.Retry.Max = 20 // a new topic has no leaders yet
+	cfg.Metadata.Retry.Max, cfg.Producer.Retry.Max = 20, 100 // a new topic has no leaders yet, and then a broker may not know that it leads
 	producer, err := sarama.NewSyncProducer(brokers, cfg)
 	if err != nil {
 		return err
