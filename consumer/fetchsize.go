@@ -5,9 +5,9 @@ import "github.com/IBM/sarama"
 // A partition of which nothing is held is read whatever the others hold, so what one fetch brings of each partition comes on top of
 // Limits.Messages and Limits.Bytes. The size of the fetches therefore follows these limits and the number of partitions.
 const (
-	// fetchPerMessage are the bytes of all fetches for each message that may be held: a seventh of a short message with its overhead, so
-	// that there is room for compressed ones.
-	fetchPerMessage = 16
+	// fetchPerMessage are the bytes of all fetches for each message that may be held: half of a short message with its overhead, so that
+	// there is room for compressed ones. With less, fetches of many partitions cost more than the messages that they bring.
+	fetchPerMessage = 48
 	// fetchShare is the part of Limits.Bytes that all fetches together may bring, for the same reason.
 	fetchShare = 16
 	// minFetch is what a fetch may bring of a partition at least: a batch by the default of Kafka's producer (batch.size). Of partitions

@@ -11,11 +11,11 @@ func TestFetchSize(t *testing.T) {
 		limits     Limits
 		most, want int32
 	}{
-		{0, limits, 4 << 20, 1_600_000},
-		{1, limits, 4 << 20, 1_600_000},
+		{0, limits, 8 << 20, 4_800_000},
+		{1, limits, 8 << 20, 4_800_000},
 		{1, limits, 1 << 20, 1 << 20},
-		{4, limits, 4 << 20, 400_000},
-		{40, limits, 4 << 20, 40_000},
+		{4, limits, 4 << 20, 1_200_000},
+		{40, limits, 4 << 20, 120_000},
 		{400, limits, 4 << 20, 16 << 10},
 		{400, limits, 1000, 1000},
 		{1, Limits{Messages: 1 << 40, Bytes: 1 << 40}, 1<<31 - 1, 1<<31 - 1},

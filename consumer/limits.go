@@ -9,9 +9,9 @@ import (
 // Limits bound what a Consumer holds in memory, and how far it works ahead of a message that is stuck. A partition that is over
 // a limit is paused, and resumed at half of that one. What fetches bring before the pause takes hold comes on top. Their size
 // follows Messages, Bytes and the number of partitions that the process holds, in cooperative mode that its topics have: all of
-// them together bring 16 bytes for each of Messages, or a sixteenth of Bytes, but 16 KiB of each partition, and one batch of
+// them together bring 48 bytes for each of Messages, or a sixteenth of Bytes, but 16 KiB of each partition, and one batch of
 // whatever size. Less is fetched where Consumer.Fetch.Default says so in Config.Sarama. So what is held stays within twice
-// Messages and Bytes, unless small messages are compressed to less than a seventh, or a process holds several hundred
+// Messages and Bytes, unless small messages are compressed to much less than a half, or a process holds several hundred
 // partitions: with the default limits and messages of 100 bytes, compressed to a half, 300. Zero means the default.
 type Limits struct {
 	// PartitionMessages of one partition are fetched and not finished. Default: 5,000, or 4 x Topic.Workers if that is more,
