@@ -135,7 +135,7 @@ func TestWithoutACoordinatorNoStorm(t *testing.T) {
 	})
 	before, questions, began := opened.Load(), asked.Hits(), time.Now()
 	time.Sleep(20 * time.Second) // it is a matter of how often
-	if n := opened.Load() - before; n > 2 {
+	if n := opened.Load() - before; n > 6 { // a busy machine ends some that answer late; a storm opens dozens
 		t.Errorf("%d connections in 20 s", n)
 	}
 	// A broker gets three: a greeting, which ends with its answer; the client's, when that asks this one of them for metadata; and one

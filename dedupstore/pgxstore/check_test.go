@@ -14,6 +14,7 @@ import (
 
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
+	"github.com/einmal-go/einmal/internal/schematest"
 )
 
 // Check and Once say what is missing, and after the SQL that they show, both pass.
@@ -60,7 +61,7 @@ func remedy(err error) (sql string) {
 	if strings.Contains(err.Error(), ";;") {
 		return "two semicolons are no SQL"
 	}
-	for _, part := range strings.Split(err.Error(), "run:")[1:] {
+	for _, part := range strings.Split(schematest.Printed(err.Error()), "run:")[1:] {
 		end := strings.LastIndex(part, ";")
 		for _, next := range []string{"; it ", "; its "} { // the next problem
 			if i := strings.Index(part, next); i >= 0 {
@@ -159,7 +160,7 @@ func TestNotATable(t *testing.T) {
 		store := pgxstore.New(db.Pool, nil)
 		_, onceErr := store.Once(t.Context(), key("e"), writes("e"))
 		for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
-			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "create table") {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "einmal schema print -db postgres") {
 				t.Errorf("%s: %v, want an error that says %q", what, err, c.says)
 			}
 		}

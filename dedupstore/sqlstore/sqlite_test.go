@@ -12,6 +12,7 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/internal/sqltest"
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
+	"github.com/einmal-go/einmal/internal/schematest"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -55,7 +56,7 @@ func TestSQLiteCheck(t *testing.T) {
 			if err == nil {
 				return
 			}
-			if _, sql, ok := strings.Cut(err.Error(), "run:"); ok && !strings.Contains(c.instead, "view") {
+			if _, sql, ok := strings.Cut(schematest.Printed(err.Error()), "run:"); ok && !strings.Contains(c.instead, "view") {
 				sql, _, _ = strings.Cut(sql, "; its ") // the next problem
 				f.Run(sql)
 				if err := sqlstore.New(f.DB, schema.SQLite, nil).Check(t.Context()); err != nil {

@@ -73,15 +73,16 @@ var table = map[string]allowed{
 		module: []string{"dedupstore", "dedupstore/bunstore", "dedupstore/sqlstore", "idempotency", "idempotency/internal/idemsql", "idempotency/sqlidempotency", "internal/bundriver", "schema"},
 		others: []string{bun},
 	},
-	"internal/errtype":   {module: []string{"internal/sqlstate"}},
-	"internal/nils":      {},
-	"internal/redact":    {},
-	"internal/safelog":   {module: []string{"internal/redact"}},
-	"internal/sqlstate":  {},
-	"internal/sqlclass":  {module: []string{"dedupstore", "internal/sqlstate"}},
-	"internal/sqltable":  {},
-	"internal/version":   {},
-	"internal/bundriver": {module: []string{"dedupstore"}},
+	"internal/errtype":    {module: []string{"internal/sqlstate"}},
+	"internal/nils":       {},
+	"internal/redact":     {},
+	"internal/safelog":    {module: []string{"internal/redact"}},
+	"internal/sqlstate":   {},
+	"internal/sqlclass":   {module: []string{"dedupstore", "internal/sqlstate"}},
+	"internal/sqltable":   {},
+	"internal/version":    {},
+	"internal/bundriver":  {module: []string{"dedupstore"}},
+	"internal/schematest": {module: []string{"schema"}},
 
 	// what measures one part by its Status: nobody else knows both that part and OpenTelemetry's metrics
 	"consumer/consumermetrics":       {module: []string{"consumer", "internal/meter", "internal/names"}, others: []string{otel}},
@@ -107,7 +108,7 @@ var table = map[string]allowed{
 
 	// what the tables of dead letters, and their tests, share
 	"deadletter/internal/deadsql":  {module: []string{"deadletter", "dedupstore", "schema", "internal/sqlclass", "internal/sqlstate", "internal/sqltable"}},
-	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
+	"deadletter/internal/deadtest": {module: []string{"consumer", "deadletter", "dedupstore", "schema", "internal/schematest", "internal/servers/serverstest"}, others: []string{pgx, "modernc.org/sqlite"}},
 
 	// what stores share: no driver in it
 	"dedupstore/internal/gather": {module: []string{"dedupstore", "internal/turn"}},

@@ -13,6 +13,7 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/schematest"
 )
 
 // A message comes back byte by byte, nil and empty apart.
@@ -285,7 +286,7 @@ func check[Tx any](t *testing.T, h Harness[Tx]) {
 	if err == nil || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
 		t.Fatalf("a table that is not there: %v", err)
 	}
-	_, script, _ := strings.Cut(err.Error(), "run:")
+	_, script, _ := strings.Cut(schematest.Printed(err.Error()), "run:")
 	h.Run(script)
 	if err := missing.Check(t.Context()); err != nil {
 		t.Errorf("after the remedy: %v", err)
