@@ -134,7 +134,7 @@ func TestWithoutACoordinatorNoStorm(t *testing.T) {
 		return log.says("the coordinator of the group is not reached", "oordinator is not available")
 	})
 	before, questions, began := opened.Load(), asked.Hits(), time.Now()
-	time.Sleep(20 * time.Second) // it is a matter of how often
+	time.Sleep(20 * time.Second)            // it is a matter of how often
 	if n := opened.Load() - before; n > 6 { // a busy machine ends some that answer late; a storm opens dozens
 		t.Errorf("%d connections in 20 s", n)
 	}
