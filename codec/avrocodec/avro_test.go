@@ -173,6 +173,11 @@ func TestReferences(t *testing.T) {
 	if got := must[order](t)(decode(message(framed(t, id, whole, order{line{"x"}})))); got.Line.Text != "x" {
 		t.Errorf("%+v", got)
 	}
+	asked := s.Requests.Load()
+	must[order](t)(decode(message(framed(t, id, whole, order{line{"y"}}))))
+	if s.Requests.Load() != asked {
+		t.Error("what the schema imports is asked for again")
+	}
 }
 
 // What is wrong with a value is permanent, is said with the schema and the field, and shows nothing of the value.

@@ -151,6 +151,11 @@ func TestReferences(t *testing.T) {
 	if got := must[*orders.Cancelled](t)(decode(message(framed(t, id, []byte{0}, &orders.Cancelled{Id: "x"})))); got.GetId() != "x" {
 		t.Errorf("%v", got)
 	}
+	asked := s.Requests.Load()
+	must[*orders.Cancelled](t)(decode(message(framed(t, id, []byte{0}, &orders.Cancelled{Id: "y"}))))
+	if s.Requests.Load() != asked {
+		t.Error("what the schema imports is asked for again")
+	}
 }
 
 func TestRefused(t *testing.T) {
