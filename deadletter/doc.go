@@ -1,5 +1,5 @@
-// Package deadletter is the contract between the link that gives a message up (middleware.DeadLetter) and the table that keeps it: a
-// Record, the tables' interfaces, and Redrive, which runs a handler once more on what was kept.
+// Package deadletter is the contract between the link that gives a message up (middleware.DeadLetter) and the table
+// that keeps it: a Record, the tables' interfaces, and Redrive, which runs a handler once more on what was kept.
 //
 //	the handler fails for good            an operator has repaired the cause
 //	┌───────────────────────────────┐     ┌──────────────────────────────────────┐
@@ -9,8 +9,9 @@
 //	│ COMMIT                        │     │ COMMIT                               │
 //	└───────────────────────────────┘     └──────────────────────────────────────┘
 //
-// The record in processed_event stands for what became of the event: first for the row in dead_message, and once that was redriven
-// for the effect. It must therefore be kept for as long as the dead letter is, and as long as the message can be delivered again.
+// The record in processed_event stands for what became of the event: first for the row in dead_message, and once that
+// was redriven for the effect. It must therefore be kept for as long as the dead letter is, and as long as the message
+// can be delivered again.
 //
 //	dead := pgxdeadletter.New(pool, nil)
 //	chain := middleware.Standard(store, &middleware.StandardConfig[pgx.Tx]{DeadLetters: dead})

@@ -22,9 +22,10 @@ func ExampleRedrive() {
 		return err
 	}
 	redrive := func(ctx context.Context, pool *pgxpool.Pool) (deadletter.Report, error) {
-		return deadletter.Redrive(ctx, pgxstore.New(pool, nil), pgxdeadletter.New(pool, nil), consumer.JSONTx(charge), &deadletter.RedriveConfig{
-			Filter: deadletter.Filter{Consumer: "billing-service/orders.confirmed", Since: time.Now().Add(-24 * time.Hour)},
-		})
+		return deadletter.Redrive(ctx, pgxstore.New(pool, nil), pgxdeadletter.New(pool, nil), consumer.JSONTx(charge),
+			&deadletter.RedriveConfig{
+				Filter: deadletter.Filter{Consumer: "billing-service/orders.confirmed", Since: time.Now().Add(-24 * time.Hour)},
+			})
 	}
 	_, err := redrive(context.Background(), nil)
 	fmt.Println(err)

@@ -13,5 +13,6 @@ type Filter struct {
 	Until     time.Time // that died before
 }
 
-// Holds reports whether dead letters of that kind are held by a Redrive with this filter: those must be named, by Kind or by IDs.
+// Holds reports whether dead letters of that kind are held by a Redrive with this filter: those must be named, by Kind
+// or by IDs.
 func (f Filter) Holds(k Kind) bool { return k.asked() && f.Kind != k && len(f.IDs) == 0 }

@@ -19,8 +19,8 @@ type header struct {
 	Base64 *[]byte `json:"base64,omitempty"`
 }
 
-// EncodeHeaders returns the headers as a JSON text, for the tables' implementations. Nothing is lost: not their order, repeated keys,
-// nor bytes that are no text.
+// EncodeHeaders returns the headers as a JSON text, for the tables' implementations. Nothing is lost: not their order,
+// repeated keys, nor bytes that are no text.
 func EncodeHeaders(headers []consumer.Header) string {
 	list := make([]header, len(headers))
 	for i, h := range headers {
@@ -52,7 +52,8 @@ func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 
 func DecodeHeaders(text string) ([]consumer.Header, error) {
 	var list []header
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, fmt.Errorf("%w: headers must be a JSON list of objects with key and text, or base64 (%T)", ErrUnreadable, err)
+		return nil, fmt.Errorf("%w: headers must be a JSON list of objects with key and text, or base64 (%T)", ErrUnreadable,
+			err)
 	}
 	headers := make([]consumer.Header, len(list))
 	for i, h := range list {

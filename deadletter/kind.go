@@ -18,9 +18,10 @@ const (
 
 // Kinds are all kinds.
 func Kinds() []Kind {
-	return []Kind{KindGaveUp, KindPermanent, KindUndecodable, KindNoEventID, KindTooOld, KindPanicked, KindTimedOut, KindTxEnded, KindCrashLoop}
+	return []Kind{KindGaveUp, KindPermanent, KindUndecodable, KindNoEventID, KindTooOld, KindPanicked, KindTimedOut,
+		KindTxEnded, KindCrashLoop}
 }
 
-// asked reports whether dead letters of the kind are redriven only where they are asked for: those whose effect may be there already,
-// as far as anybody knows, and those that may end the process.
+// asked reports whether dead letters of the kind are redriven only where they are asked for: those whose effect may be
+// there already, as far as anybody knows, and those that may end the process.
 func (k Kind) asked() bool { return k == KindTooOld || k == KindTxEnded || k == KindCrashLoop }

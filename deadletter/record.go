@@ -13,8 +13,8 @@ import (
 type Record struct {
 	ID int64 // of the row; 0 before it is written
 
-	// Consumer and Event are the key of the record in processed_event. Event is the event's id, or where there is none that can be
-	// recorded, the message's place: see Place.
+	// Consumer and Event are the key of the record in processed_event. Event is the event's id, or where there is none
+	// that can be recorded, the message's place: see Place.
 	Consumer, Event string
 
 	Group     string
@@ -50,8 +50,8 @@ func (r *Record) DedupKey() dedupstore.Key {
 	return dedupstore.Key{Consumer: r.Consumer, Event: r.Event}
 }
 
-// AtPlace reports whether Event is made of where the message stands, by Place, PlaceUUID or consumer.OffsetID, so that a copy of the
-// message would have another one.
+// AtPlace reports whether Event is made of where the message stands, by Place, PlaceUUID or consumer.OffsetID, so that
+// a copy of the message would have another one.
 func (r *Record) AtPlace() bool {
 	msg := r.Message()
 	id, err := consumer.OffsetID(msg)

@@ -35,7 +35,8 @@ func TestHeadersRoundTrip(t *testing.T) {
 			t.Fatalf("%q became %q (%s), %v", some, got, text, err)
 		}
 	})
-	if got := deadletter.EncodeHeaders([]consumer.Header{{Key: "event-id", Value: []byte("e1")}}); got != `[{"key":"event-id","text":"e1"}]` {
+	if got := deadletter.EncodeHeaders([]consumer.Header{{Key: "event-id",
+		Value: []byte("e1")}}); got != `[{"key":"event-id","text":"e1"}]` {
 		t.Error(got)
 	}
 }
@@ -43,17 +44,28 @@ func TestHeadersRoundTrip(t *testing.T) {
 // Without a topic's id a place is that of this very message.
 func TestPlace(t *testing.T) {
 	t.Parallel()
-	base := consumer.Message{Topic: "orders", Partition: 1, Offset: 2, Value: []byte("v"), Key: []byte("k"), Headers: []consumer.Header{{Key: "a"}}}
+	base := consumer.Message{Topic: "orders", Partition: 1, Offset: 2, Value: []byte("v"), Key: []byte("k"),
+		Headers: []consumer.Header{{Key: "a"}}}
 	withID := base
 	withID.TopicID = consumer.TopicID{1}
 	if got, want := deadletter.Place(&withID), "einmal:place:"+withID.TopicID.String()+"/1/2"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	if got, want := deadletter.RedrivenID(deadletter.Place(&withID)), "einmal:redriven:"+withID.TopicID.String()+
+		"/1/2"; got != want || deadletter.Reserved(got) {
+		t.Errorf("published again as %s, want %s", got, want)
+	}
+	if got := deadletter.RedrivenID("of its own"); got != "of its own" {
+		t.Errorf("another id becomes %q", got)
+	}
 	seen := map[string]string{deadletter.Place(&base): "the message"}
 	for name, edit := range map[string]func(*consumer.Message){
-		"value": func(m *consumer.Message) { m.Value = []byte("w") }, "key": func(m *consumer.Message) { m.Key, m.Value = []byte("kv"), nil },
-		"time": func(m *consumer.Message) { m.Timestamp = time.UnixMilli(1) }, "header": func(m *consumer.Message) { m.Headers = nil },
-		"offset": func(m *consumer.Message) { m.Offset = 3 }, "partition": func(m *consumer.Message) { m.Partition = 2 }, "topic": func(m *consumer.Message) { m.Topic = "o" },
+		"value":  func(m *consumer.Message) { m.Value = []byte("w") },
+		"key":    func(m *consumer.Message) { m.Key, m.Value = []byte("kv"), nil },
+		"time":   func(m *consumer.Message) { m.Timestamp = time.UnixMilli(1) },
+		"header": func(m *consumer.Message) { m.Headers = nil },
+		"offset": func(m *consumer.Message) { m.Offset = 3 }, "partition": func(m *consumer.Message) { m.Partition = 2 },
+		"topic": func(m *consumer.Message) { m.Topic = "o" },
 	} {
 		msg := base
 		edit(&msg)
@@ -81,7 +93,8 @@ func TestOddTimestamps(t *testing.T) {
 func TestRedriveNeedsWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	_, err := deadletter.Redrive[int](t.Context(), nil, nil, nil, nil)
-	for _, want := range []string{"the store is nil", "the table is nil", "the handler is nil", "Filter.Consumer is empty"} {
+	for _, want := range []string{"the store is nil", "the table is nil", "the handler is nil",
+		"Filter.Consumer is empty"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -92,10 +105,16 @@ func TestRedriveNeedsWhatItNeeds(t *testing.T) {
 func TestPlaceUUID(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(0x018cc251f400)
-	msg := &consumer.Message{Topic: "orders", TopicID: consumer.TopicID{1}, Partition: 3, Offset: 42, Timestamp: at, Value: []byte("x")}
+	msg := &consumer.Message{Topic: "orders", TopicID: consumer.TopicID{1}, Partition: 3, Offset: 42, Timestamp: at,
+		Value: []byte("x")}
 	id, ok := deadletter.PlaceUUID(msg)
 	if !ok || !regexp.MustCompile(`^018cc251-f400-7[0-9a-f]{3}-[ef][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
 		t.Errorf("%q, %v", id, ok)
+	}
+	republished := deadletter.RedrivenID(id)
+	if !regexp.MustCompile(`^018cc251-f400-7[0-9a-f]{3}-[ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(republished) ||
+		deadletter.Reserved(republished) {
+		t.Errorf("published again as %q", republished)
 	}
 	seen := map[string]bool{id: true}
 	for _, m := range []consumer.Message{
@@ -112,8 +131,11 @@ func TestPlaceUUID(t *testing.T) {
 		seen[other] = true
 	}
 	for own, want := range map[string]bool{
-		id: true, deadletter.Place(msg): true, "AQAAAAAAAAAAAAAAAAAAAA/3/42": false, "": false, "e1": false, strings.ToUpper(id): true,
-		"018cc251-f400-7abc-8abc-0123456789ab": false, "018cc251-f400-7abc-eabc-0123456789ab": true, "018cc251-f400-7abc-fabc-0123456789ab": true, "018cc251-f400-4abc-babc-0123456789ab": false, "018cc251xf400x4abcxfabcx0123456789ab": false,
+		id: true, deadletter.Place(msg): true, "AQAAAAAAAAAAAAAAAAAAAA/3/42": false, "": false, "e1": false,
+		strings.ToUpper(id):                    true,
+		"018cc251-f400-7abc-8abc-0123456789ab": false, "018cc251-f400-7abc-eabc-0123456789ab": true,
+		"018cc251-f400-7abc-fabc-0123456789ab": true, "018cc251-f400-4abc-babc-0123456789ab": false,
+		"018cc251xf400x4abcxfabcx0123456789ab": false,
 	} {
 		if deadletter.Reserved(own) != want {
 			t.Errorf("Reserved(%q) is %v", own, !want)

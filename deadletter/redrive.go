@@ -15,20 +15,21 @@ import (
 
 // RedriveConfig is what can be chosen about Redrive. Nil means all defaults, which need a Filter: see Redrive.
 type RedriveConfig struct {
-	// Filter says which dead letters. Its Consumer is required: a handler is that of one consumer. Some kinds must be named, by Kind or by
-	// IDs: KindTooOld, because the record of such an event may have been deleted and its effect be there; KindTxEnded, because its
-	// handler may have committed a part of it; KindCrashLoop, because it may end this process, too.
+	// Filter says which dead letters. Its Consumer is required: a handler is that of one consumer. Some kinds must be
+	// named, by Kind or by IDs: KindTooOld, because the record of such an event may have been deleted and its effect be
+	// there; KindTxEnded, because its handler may have committed a part of it; KindCrashLoop, because it may end this
+	// process, too.
 	Filter Filter
 
-	// AnyConsumer says that the handler is for the dead letters of all consumers, so that Filter.Consumer may be empty: for functions
-	// that move messages on, as package forward does. Leave it false for a consumer's own handler.
+	// AnyConsumer says that the handler is for the dead letters of all consumers, so that Filter.Consumer may be empty:
+	// for functions that move messages on, as package forward does. Leave it false for a consumer's own handler.
 	AnyConsumer bool
 
 	// DryRun reports what would be redriven, and runs nothing.
 	DryRun bool
 
-	// PerSecond is how many redrives begin in a second, at most. Defaults to 10: what has failed together is likely to fall upon the
-	// same service again. Negative means no limit.
+	// PerSecond is how many redrives begin in a second, at most. Defaults to 10: what has failed together is likely to
+	// fall upon the same service again. Negative means no limit.
 	PerSecond float64
 
 	// Limit ends the redrive after so many dead letters. Defaults to 0: no limit.
@@ -37,8 +38,8 @@ type RedriveConfig struct {
 	// Failures ends the redrive after so many that have failed. Defaults to 0: no limit.
 	Failures int
 
-	// Each is called after each dead letter, with what became of it: nil, the handler's error, or one that wraps ErrTaken. rec has no
-	// Key, Value and Headers. Optional.
+	// Each is called after each dead letter, with what became of it: nil, the handler's error, or one that wraps ErrTaken.
+	// rec has no Key, Value and Headers. Optional.
 	Each func(rec *Record, err error)
 }
 
@@ -59,15 +60,17 @@ type Source[Tx any] interface {
 	Keeper
 }
 
-// Redrive runs h on dead letters, the oldest first, but those of a partition in the order in which they stood there, each in a transaction of store that also takes the dead letter out of its table: its
-// effect is there when the dead letter is gone, and not before. It can be interrupted anywhere and run again, and several may run at
-// once: a dead letter takes effect once. h is the function that stands in the consumer's Dedup; it finds the same key by
+// Redrive runs h on dead letters, the oldest first, but those of a partition in the order in which they stood there,
+// each in a transaction of store that also takes the dead letter out of its table: its effect is there when the dead
+// letter is gone, and not before. It can be interrupted anywhere and run again, and several may run at once: a dead
+// letter takes effect once. h is the function that stands in the consumer's Dedup; it finds the same key by
 // dedupstore.KeyFrom, and a message whose EventID is the key's.
 //
-// A handler that fails or panics leaves its dead letter where it is: the failure is counted there, and the others go on. What the event
-// is not to blame for, a database that is away or a table that is missing, ends Redrive with an error, as does ctx. The Report
-// counts what was done until then.
-func Redrive[Tx any](ctx context.Context, store dedupstore.Transactor[Tx], source Source[Tx], h consumer.TxHandler[Tx], cfg *RedriveConfig) (Report, error) {
+// A handler that fails or panics leaves its dead letter where it is: the failure is counted there, and the others go
+// on. What the event is not to blame for, a database that is away or a table that is missing, ends Redrive with an
+// error, as does ctx. The Report counts what was done until then.
+func Redrive[Tx any](ctx context.Context, store dedupstore.Transactor[Tx], source Source[Tx], h consumer.TxHandler[Tx],
+	cfg *RedriveConfig) (Report, error) {
 	r := redrive[Tx]{store: store, source: source, h: h, pace: pace{}}
 	if cfg != nil {
 		r.cfg = *cfg
@@ -204,7 +207,8 @@ func (r *redrive[Tx]) tell(rec *Record, err error) {
 }
 
 // handle runs h. A panic becomes an error, so that it counts as this dead letter's.
-func handle[Tx any](ctx context.Context, tx Tx, h consumer.TxHandler[Tx], rec *Record, msg *consumer.Message) (err error) {
+func handle[Tx any](ctx context.Context, tx Tx, h consumer.TxHandler[Tx], rec *Record,
+	msg *consumer.Message) (err error) {
 	if rec.LeftOut {
 		return ErrLeftOut
 	}

@@ -19,8 +19,8 @@ func placeOf(rec *Record) place { return place{rec.Topic, rec.TopicID, rec.Parti
 // stood is where a dead letter stood.
 type stood struct{ id, offset int64 }
 
-// jumbled are the partitions whose dead letters did not die in the order in which they stood: their messages were tried side by side, or
-// one for longer than another.
+// jumbled are the partitions whose dead letters did not die in the order in which they stood: their messages were tried
+// side by side, or one for longer than another.
 type jumbled struct {
 	by   map[place][]stood // the dead letters of these partitions, in the order in which they stood
 	upTo int64             // the last id that was looked at
@@ -64,7 +64,8 @@ func (j *jumbled) places() []place {
 // has reports whether rec was among them at the survey.
 func (j *jumbled) has(rec *Record) bool { return rec.ID <= j.upTo && j.by[placeOf(rec)] != nil }
 
-// inOrder redrives the dead letters of the partitions that are jumbled. What has gone since the survey was taken by somebody else.
+// inOrder redrives the dead letters of the partitions that are jumbled. What has gone since the survey was taken by
+// somebody else.
 func (r *redrive[Tx]) inOrder(ctx context.Context, j *jumbled) error {
 	for _, p := range j.places() {
 		for part := range slices.Chunk(j.by[p], page) {

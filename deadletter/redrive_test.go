@@ -14,7 +14,8 @@ import (
 // shelf holds dead letters in memory, without a transaction.
 type shelf []*deadletter.Record
 
-func (s *shelf) List(_ context.Context, _ deadletter.Filter, after int64, limit int) (list []*deadletter.Record, err error) {
+func (s *shelf) List(_ context.Context, _ deadletter.Filter, after int64, limit int) (list []*deadletter.Record,
+	err error) {
 	for _, rec := range *s {
 		if rec.ID > after && len(list) < limit {
 			list = append(list, rec)
@@ -68,7 +69,8 @@ func TestRedrivePace(t *testing.T) {
 					ran++
 					return nil
 				}, &test.cfg)
-				if took := time.Since(begin); err != nil || report.Found != n || took != test.want || (ran == n) == test.cfg.DryRun {
+				if took := time.Since(begin); err != nil || report.Found != n || took != test.want ||
+					(ran == n) == test.cfg.DryRun {
 					t.Errorf("%+v, %v, in %v, %d ran; want %v", report, err, took, ran, test.want)
 				}
 			})
@@ -101,11 +103,13 @@ func TestRedriveHolds(t *testing.T) {
 			filter deadletter.Filter
 			held   bool
 		}{
-			"unnamed": {deadletter.Filter{}, held}, "kind": {deadletter.Filter{Kind: kind}, false}, "id": {deadletter.Filter{IDs: []int64{1}}, false},
+			"unnamed": {deadletter.Filter{}, held}, "kind": {deadletter.Filter{Kind: kind}, false},
+			"id": {deadletter.Filter{IDs: []int64{1}}, false},
 		} {
 			s := shelfOf(1)
 			(*s)[0].Kind, test.filter.Consumer = kind, "c"
-			report, err := deadletter.Redrive(t.Context(), s, s, func(context.Context, int, *consumer.Message) error { return nil }, &deadletter.RedriveConfig{Filter: test.filter})
+			report, err := deadletter.Redrive(t.Context(), s, s,
+				func(context.Context, int, *consumer.Message) error { return nil }, &deadletter.RedriveConfig{Filter: test.filter})
 			want := deadletter.Report{Found: 1, Redriven: 1}
 			if test.held {
 				want = deadletter.Report{Held: 1}

@@ -16,8 +16,8 @@ type Summary struct {
 	Kinds map[Kind]int64 // those of which there are any
 }
 
-// Summarize counts the dead letters, all and by kind. It reads the table several times, which costs little as long as dead letters are
-// the exception that they should be.
+// Summarize counts the dead letters, all and by kind. It reads the table several times, which costs little as long as
+// dead letters are the exception that they should be.
 func Summarize(ctx context.Context, table Counter) (*Summary, error) {
 	s := &Summary{Kinds: map[Kind]int64{}}
 	var err error

@@ -28,8 +28,9 @@ func (broken) Count(context.Context, deadletter.Filter) (int64, error) { return 
 func TestSummarize(t *testing.T) {
 	t.Parallel()
 	for want, table := range map[string]counted{
-		`{"kind":"dead_letters","total":0,"kinds":{}}`:                            {},
-		`{"kind":"dead_letters","total":5,"kinds":{"gave_up":3,"no_event_id":2}}`: {deadletter.KindGaveUp: 3, deadletter.KindNoEventID: 2},
+		`{"kind":"dead_letters","total":0,"kinds":{}}`: {},
+		`{"kind":"dead_letters","total":5,"kinds":{"gave_up":3,"no_event_id":2}}`: {deadletter.KindGaveUp: 3,
+			deadletter.KindNoEventID: 2},
 	} {
 		s, err := deadletter.Summarize(t.Context(), table)
 		if err != nil {

@@ -36,7 +36,8 @@ func TestText(t *testing.T) {
 		"password authentication failed for user \"app\" (SQLSTATE 28P01)": "password authentication failed for user \"app\" (SQLSTATE 28P01)",
 		"a \x00 NUL, and no \xff UTF-8":                                    "a ? NUL, and no ? UTF-8",
 		strings.Repeat("é", deadletter.MaxText):                            strings.Repeat("é", deadletter.MaxText/2),
-		"x" + strings.Repeat("é", deadletter.MaxText):                      "x" + strings.Repeat("é", deadletter.MaxText/2-1) + "?",
+		"x" + strings.Repeat("é", deadletter.MaxText): "x" +
+			strings.Repeat("é", deadletter.MaxText/2-1) + "?",
 	} {
 		if got := deadletter.Text(errors.New(text), letter); got != want {
 			t.Errorf("%.80q: %.80q, want %.80q", text, got, want)
@@ -62,20 +63,23 @@ func FuzzText(f *testing.F) {
 		if len(got) > deadletter.MaxText || !utf8.ValidString(got) || strings.Contains(got, "\x00") {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}
-		if len(text) < 1000 && len(value) >= 4 && utf8.ValidString(text) && !strings.Contains(value, "*") && !strings.Contains(text, "*") && strings.Contains(got, value) && !strings.Contains(value, "\x00") {
+		if len(text) < 1000 && len(value) >= 4 && utf8.ValidString(text) && !strings.Contains(value, "*") &&
+			!strings.Contains(text, "*") && strings.Contains(got, value) && !strings.Contains(value, "\x00") {
 			t.Errorf("%q holds %q", got, value)
 		}
 	})
 }
 
-// A text that repeats a large message does not show its beginning, which is all that is left of it when the text is cut.
+// A text that repeats a large message does not show its beginning, which is all that is left of it when the text is
+// cut.
 func TestTextOfALargeMessage(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{100, 3000, 5000, 20_000, 1_000_000} {
 		field := strings.Repeat("4111 1111 1111 1111 ", size/20)
 		msg := &consumer.Message{Value: []byte(`{"card":"` + field + `"}`)}
 		for _, err := range []error{
-			fmt.Errorf("cannot read %s: no", msg.Value), fmt.Errorf("no uuid: %q", field), fmt.Errorf("no uuid: '%s'", field), fmt.Errorf(`"a" is no "%s"`, field),
+			fmt.Errorf("cannot read %s: no", msg.Value), fmt.Errorf("no uuid: %q", field), fmt.Errorf("no uuid: '%s'", field),
+			fmt.Errorf(`"a" is no "%s"`, field),
 			fmt.Errorf("cannot read %s: no, really: %s", msg.Value, msg.Value),
 		} {
 			if text := deadletter.Text(err, msg); strings.Contains(text, "4111") || len(text) > deadletter.MaxText {

@@ -25,7 +25,8 @@ type Finding struct {
 	Component Component `json:"component,omitempty"` // "" if it is about the server
 	Table     string    `json:"table,omitempty"`     // as it stands in SQL; "" if it is about the server
 
-	// About says for programs what it is about: "table", "column NAME", "index", "option NAME", "privilege NAME", "server NAME".
+	// About says for programs what it is about: "table", "column NAME", "index", "option NAME", "privilege NAME", "server
+	// NAME".
 	About string `json:"about"`
 
 	Says string `json:"says"`          // a sentence whose subject is the table
@@ -42,10 +43,11 @@ func (f Finding) String() string {
 	return f.Says
 }
 
-// Check compares the tables of the components, or of all if none is named, with the files, and answers with all that is missing or
-// weak: tables, columns, types and collations that take different ids for the same, unique indexes, privileges of the user that
-// asks (for cfg.For, if it says what the user is for); storage parameters, other indexes, and settings of the server. It reads catalogues only, by one query for each table. The
-// error is that of ask, or about a component or a table of cfg that there is not; what is found is no error.
+// Check compares the tables of the components, or of all if none is named, with the files, and answers with all that is
+// missing or weak: tables, columns, types and collations that take different ids for the same, unique indexes,
+// privileges of the user that asks (for cfg.For, if it says what the user is for); storage parameters, other indexes,
+// and settings of the server. It reads catalogues only, by one query for each table. The error is that of ask, or about
+// a component or a table of cfg that there is not; what is found is no error.
 func (d Dialect) Check(ctx context.Context, ask Query, cfg *Config, components ...Component) ([]Finding, error) {
 	if cfg == nil {
 		cfg = &Config{}

@@ -116,7 +116,8 @@ func TestApplyRefusesUnknownNames(t *testing.T) {
 		{nil, "deduplication", `component "deduplication"`},
 		{&schema.Config{Tables: map[string]string{"processed_events": "seen"}}, schema.Dedup, `no table "processed_events"`},
 	} {
-		if err := schema.Postgres.Apply(t.Context(), exec, c.cfg, c.component); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := schema.Postgres.Apply(t.Context(), exec, c.cfg, c.component); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("Apply() = %v, want an error that says %s", err, c.says)
 		}
 	}

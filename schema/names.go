@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// namer puts other names into a file. Setting the search_path for the schema instead would outlive the text, in a pooled
-// connection or in the caller's transaction.
+// namer puts other names into a file. Setting the search_path for the schema instead would outlive the text, in a
+// pooled connection or in the caller's transaction.
 type namer struct {
 	schema string            // "" for none
 	tables []string          // all tables of the dialect

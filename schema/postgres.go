@@ -6,8 +6,9 @@ import (
 	"fmt"
 )
 
-// roleSettingSQL is what a setting is in the sessions of the current user. SET ROLE does not bring it, so it is read as a login would:
-// for the user in this database, the user, this database, all. A value that the session has of another user says nothing.
+// roleSettingSQL is what a setting is in the sessions of the current user. SET ROLE does not bring it, so it is read as
+// a login would: for the user in this database, the user, this database, all. A value that the session has of another
+// user says nothing.
 const roleSettingSQL = `case when current_user = session_user then current_setting('%[1]s') else coalesce(
 		(select substr(v, %[2]d) from pg_db_role_setting s, unnest(s.setconfig) v where v like '%[1]s=%%'
 			and s.setrole in (0, (select oid from pg_roles where rolname = current_user)) and s.setdatabase in (0, (select oid from pg_database where datname = current_database()))
@@ -16,7 +17,8 @@ const roleSettingSQL = `case when current_user = session_user then current_setti
 
 func roleSetting(name string) string { return fmt.Sprintf(roleSettingSQL, name, len(name)+2) }
 
-// postgresSQL takes the table's and the schema's name as they stand in SQL, and the names of its indexes as a list in JSON.
+// postgresSQL takes the table's and the schema's name as they stand in SQL, and the names of its indexes as a list in
+// JSON.
 var postgresSQL = `
 select row_to_json(answer)::text from (
 select c.oid is not null as found,

@@ -8,8 +8,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// A duplicate costs as little as it can: no number of a sequence, one unique index to look at, and no entry in any index for the
-// counter.
+// A duplicate costs as little as it can: no number of a sequence, one unique index to look at, and no entry in any
+// index for the counter.
 func TestDuplicatesAreCheap(t *testing.T) {
 	t.Parallel()
 	pool := serverstest.Pool(t)
@@ -35,6 +35,7 @@ func TestDuplicatesAreCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if hot != duplicates || sequences != 0 || unique != 1 {
-		t.Errorf("%d of %d updates wrote no index, %d sequences, %d unique indexes; want all, none and one", hot, duplicates, sequences, unique)
+		t.Errorf("%d of %d updates wrote no index, %d sequences, %d unique indexes; want all, none and one", hot, duplicates,
+			sequences, unique)
 	}
 }

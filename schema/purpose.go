@@ -12,7 +12,7 @@ type Purpose string
 const (
 	ForConsumer Purpose = "consumer" // a service that consumes: records, dead letters, starts of CrashLoop
 	ForWriter   Purpose = "writer"   // a service that writes events into the outbox
-	ForRelay    Purpose = "relay"    // an outbox.Relay
+	ForRelay    Purpose = "relay"    // a relay.Relay
 	ForJanitor  Purpose = "janitor"  // a janitor.Janitor that sweeps all tables
 	ForRequests Purpose = "requests" // an idempotency.Handler
 	ForReader   Purpose = "reader"   // an operator who looks, and an audit
@@ -38,12 +38,14 @@ var needs = map[Purpose]map[string][]string{
 		"outbox_mode":  {"select", "insert"},
 	},
 	ForJanitor: {
-		"processed_event": sweeping, "dead_message": sweeping, "started_message": sweeping, "outbox_event": sweeping, "idempotency_key": sweeping,
+		"processed_event": sweeping, "dead_message": sweeping, "started_message": sweeping, "outbox_event": sweeping,
+		"idempotency_key": sweeping,
 	},
 	ForRequests: {"idempotency_key": {"select", "insert", "update"}},
 	ForReader: {
 		"processed_event": readOnly, "dead_message": readOnly, "started_message": readOnly, "idempotency_key": readOnly,
 		"outbox_event": readOnly, "outbox_lease": readOnly, "outbox_mode": readOnly,
+		"console_action": readOnly,
 	},
 	ForOperator: {
 		"processed_event": {"select", "delete"},
@@ -53,6 +55,7 @@ var needs = map[Purpose]map[string][]string{
 		"outbox_event":    {"select", "insert", "update", "delete"},
 		"outbox_lease":    {"select", "update"},
 		"outbox_mode":     {"select", "insert", "update"},
+		"console_action":  {"select", "insert", "update"},
 	},
 }
 
@@ -89,7 +92,8 @@ func (cfg *Config) concerns(table string) bool {
 func (c *comparison) missingFor(needed []string) {
 	for _, privilege := range c.seen.Missing {
 		if slices.Contains(needed, privilege) {
-			c.note(LevelError, "privilege "+privilege, fmt.Sprintf("grant %s on %s to %s;", privilege, c.sql(), c.seen.User), "the user %s may not %s", c.seen.User, privilege)
+			c.note(LevelError, "privilege "+privilege, fmt.Sprintf("grant %s on %s to %s;", privilege, c.sql(), c.seen.User),
+				"the user %s may not %s", c.seen.User, privilege)
 		}
 	}
 }

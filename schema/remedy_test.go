@@ -27,8 +27,9 @@ var ownTables = map[string]string{
 	"another must":          "create table processed_event (tenant text not null default 't', event_id text collate \"C\" not null unique, consumer_id text collate \"C\" not null default 'c', primary key (tenant, event_id))",
 }
 
-// What Check says to run is safe, statement by statement: whichever of them fails, the table has the unique index that its statements
-// need, or all those that it had before. That holds for tables of people's own, and for each harm of the other tests.
+// What Check says to run is safe, statement by statement: whichever of them fails, the table has the unique index that
+// its statements need, or all those that it had before. That holds for tables of people's own, and for each harm of the
+// other tests.
 func TestRemediesAreSafeWhicheverFails(t *testing.T) {
 	t.Parallel()
 	type table struct {
@@ -66,7 +67,8 @@ func TestRemediesAreSafeWhicheverFails(t *testing.T) {
 				for table, had := range before {
 					kept := !slices.ContainsFunc(had, func(i string) bool { return !slices.Contains(left[table], i) })
 					if key := keyOf[table]; !kept && (key == "" || !takesConflicts(t, pool, table, key)) {
-						t.Errorf("without statement %d of %q: the unique indexes of %s are %q, were %q", failing, statements, table, left[table], had)
+						t.Errorf("without statement %d of %q: the unique indexes of %s are %q, were %q", failing, statements, table,
+							left[table], had)
 					}
 				}
 				if failing < len(statements) {
@@ -94,16 +96,19 @@ end $$;
 `
 
 // keyOf has the key for which the statements of a table say ON CONFLICT.
-var keyOf = map[string]string{"processed_event": "event_id, consumer_id", "started_message": "event_id, consumer_id", "idempotency_key": "scope, key"}
+var keyOf = map[string]string{"processed_event": "event_id, consumer_id", "started_message": "event_id, consumer_id",
+	"idempotency_key": "scope, key"}
 
 // takesConflicts reports whether the table has the index that ON CONFLICT needs.
 func takesConflicts(t *testing.T, pool *pgxpool.Pool, table, key string) bool {
 	t.Helper()
-	_, err := pool.Exec(t.Context(), "explain insert into "+table+" ("+key+") values ('x', 'y') on conflict ("+key+") do nothing")
+	_, err := pool.Exec(t.Context(), "explain insert into "+table+" ("+key+") values ('x', 'y') on conflict ("+key+
+		") do nothing")
 	return err == nil
 }
 
-// remedies are the statements to run, each once. But for a whole file, none spans lines, so that they can be run line by line.
+// remedies are the statements to run, each once. But for a whole file, none spans lines, so that they can be run line
+// by line.
 func remedies(found []schema.Finding) (statements []string) {
 	for _, f := range found {
 		if strings.HasPrefix(f.Run, "\n") {
@@ -145,7 +150,8 @@ func TestNamesThatAreTaken(t *testing.T) {
 		}
 	}
 	found := checkPostgres(t, pool, nil, schema.Dedup)
-	if len(found) != 3 || found[0].About != "name processed_event_pkey" || found[1].About != "name processed_event_time" || found[2].About != "table" ||
+	if len(found) != 3 || found[0].About != "name processed_event_pkey" || found[1].About != "name processed_event_time" ||
+		found[2].About != "table" ||
 		!strings.Contains(found[0].Says, "is that of an index of seen") {
 		t.Fatalf("%q", found)
 	}
@@ -156,14 +162,16 @@ func TestNamesThatAreTaken(t *testing.T) {
 		t.Errorf("after the remedy: %q", found)
 	}
 	// the index alone: "if not exists" would find the other one's, and create none
-	if err := execOn(pool)(t.Context(), "drop index processed_event_time; create index processed_event_time on seen (processed_at)"); err != nil {
+	if err := execOn(pool)(t.Context(),
+		"drop index processed_event_time; create index processed_event_time on seen (processed_at)"); err != nil {
 		t.Fatal(err)
 	}
 	found = checkPostgres(t, pool, nil, schema.Dedup)
 	if len(found) != 1 || found[0].About != "index" {
 		t.Fatalf("%q", found)
 	}
-	if err := execOn(pool)(t.Context(), strings.ReplaceAll(found[0].Run, "old_processed_event_time", "older")); err != nil {
+	if err := execOn(pool)(t.Context(), strings.ReplaceAll(found[0].Run, "old_processed_event_time",
+		"older")); err != nil {
 		t.Fatal(err)
 	}
 	if found := checkPostgres(t, pool, nil, schema.Dedup); len(found) != 0 {

@@ -1,5 +1,6 @@
-// Package schema holds the tables that einmal's stores need, as numbered SQL files, to be printed, applied, or copied into
-// a service's own migrations. Nothing applies them by itself: a store whose table is missing says so and shows the SQL.
+// Package schema holds the tables that einmal's stores need, as numbered SQL files, to be printed, applied, or copied
+// into a service's own migrations. Nothing applies them by itself: a store whose table is missing says so and names the
+// command that prints the SQL.
 //
 // The package imports the standard library only.
 package schema
@@ -39,6 +40,7 @@ const (
 	Outbox     Component = "outbox"     // package outbox: outbox_event, outbox_lease, outbox_mode
 
 	Idempotency Component = "idempotency" // the server of package idempotency: idempotency_key
+	Console     Component = "console"     // what people have done by a console: console_action
 )
 
 // File is one SQL file: one or more statements that do nothing where they have been run before.
@@ -48,18 +50,20 @@ type File struct {
 	Component Component
 }
 
-// Config changes where the tables stand. A nil Config is the zero Config. Names are spelled as in the catalogue, without quotes.
+// Config changes where the tables stand. A nil Config is the zero Config. Names are spelled as in the catalogue,
+// without quotes.
 type Config struct {
-	// Schema is the schema of the tables. It must exist. By default they stand in the first schema of the search_path. SQLite
-	// has no schemas: there it is ignored.
+	// Schema is the schema of the tables. It must exist. By default they stand in the first schema of the search_path.
+	// SQLite has no schemas: there it is ignored.
 	Schema string
 
-	// Tables gives other names to tables, by the names in the files: {"processed_event": "seen"}. A table's constraints and
-	// indexes begin with its name.
+	// Tables gives other names to tables, by the names in the files: {"processed_event": "seen"}. A table's constraints
+	// and indexes begin with its name.
 	Tables map[string]string
 
-	// For says what the user is for who asks Check: which tables are looked at, and which privileges are missing. By default all tables are,
-	// and the user is taken for one who consumes and cleans up. On SQLite, which has no users, it says which tables are looked at.
+	// For says what the user is for who asks Check: which tables are looked at, and which privileges are missing. By
+	// default all tables are, and the user is taken for one who consumes and cleans up. On SQLite, which has no users, it
+	// says which tables are looked at.
 	For []Purpose
 }
 
@@ -74,8 +78,8 @@ func (d Dialect) Components() []Component {
 	return list
 }
 
-// Files returns the files of the components, or of all if none is named, in the order to run them in. Table names are as they
-// are in the repository, unqualified. It panics for a Dialect, or a Component of it, that there is not.
+// Files returns the files of the components, or of all if none is named, in the order to run them in. Table names are
+// as they are in the repository, unqualified. It panics for a Dialect, or a Component of it, that there is not.
 func (d Dialect) Files(components ...Component) []File {
 	list, err := d.files(components)
 	if err != nil {
@@ -84,7 +88,8 @@ func (d Dialect) Files(components ...Component) []File {
 	return list
 }
 
-// Tables returns the names in the files of the components' tables, or of all if no component is named. It panics as Files does.
+// Tables returns the names in the files of the components' tables, or of all if no component is named. It panics as
+// Files does.
 func (d Dialect) Tables(components ...Component) []string { return tablesOf(d.Files(components...)) }
 
 func (d Dialect) files(components []Component) ([]File, error) {
@@ -126,8 +131,8 @@ func componentOf(sql string) Component {
 	return ""
 }
 
-// SQL returns the files of the components, or of all if none is named, as one text to run. It panics for a Dialect, a Component of
-// it, or a table in cfg that there is not.
+// SQL returns the files of the components, or of all if none is named, as one text to run. It panics for a Dialect, a
+// Component of it, or a table in cfg that there is not.
 func (d Dialect) SQL(cfg *Config, components ...Component) string {
 	named, err := d.named(cfg, components)
 	if err != nil {
@@ -140,9 +145,9 @@ func (d Dialect) SQL(cfg *Config, components ...Component) string {
 	return strings.Join(texts, "\n")
 }
 
-// Apply runs the files of the components, or of all if none is named, one call of exec for each. Running them again is harmless,
-// and so are several Apply at once: each waits for the other. exec must take a text of several statements, and run it in one
-// transaction in PostgreSQL, as that does with a text that has no parameters:
+// Apply runs the files of the components, or of all if none is named, one call of exec for each. Running them again is
+// harmless, and so are several Apply at once: each waits for the other. exec must take a text of several statements,
+// and run it in one transaction in PostgreSQL, as that does with a text that has no parameters:
 //
 //	err := schema.Postgres.Apply(ctx, func(ctx context.Context, sql string) error {
 //		_, err := pool.Exec(ctx, sql)
@@ -150,7 +155,8 @@ func (d Dialect) SQL(cfg *Config, components ...Component) string {
 //	}, nil, schema.Dedup)
 //
 // The error is that of exec, with the name of the file, or says which component or table of cfg there is not.
-func (d Dialect) Apply(ctx context.Context, exec func(ctx context.Context, sql string) error, cfg *Config, components ...Component) error {
+func (d Dialect) Apply(ctx context.Context, exec func(ctx context.Context, sql string) error, cfg *Config,
+	components ...Component) error {
 	named, err := d.named(cfg, components)
 	if err != nil {
 		return err
@@ -163,8 +169,8 @@ func (d Dialect) Apply(ctx context.Context, exec func(ctx context.Context, sql s
 	return nil
 }
 
-// oneAtATime takes a lock until the end of the transaction: "if not exists" alone fails where two create the same table. SQLite
-// lets one write at a time.
+// oneAtATime takes a lock until the end of the transaction: "if not exists" alone fails where two create the same
+// table. SQLite lets one write at a time.
 var oneAtATime = map[Dialect]string{
 	Postgres: "select pg_advisory_xact_lock(hashtext('einmal'), hashtext('schema'));\n",
 }

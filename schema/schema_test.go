@@ -89,13 +89,16 @@ func TestAnotherName(t *testing.T) {
 	pool := serverstest.Pool(t)
 	for _, name := range []string{`Seen "by" us$1`, strings.Repeat("long", 15) + "end", strings.Repeat("ä", 31)} {
 		for range 2 {
-			if err := schema.Postgres.Apply(t.Context(), execOn(pool), &schema.Config{Tables: map[string]string{"processed_event": name}}); err != nil {
+			if err := schema.Postgres.Apply(t.Context(), execOn(pool),
+				&schema.Config{Tables: map[string]string{"processed_event": name}}); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
 		insert(t, pool, pgx.Identifier{name}.Sanitize())
 		var indexes int
-		if err := pool.QueryRow(t.Context(), "select count(*) from pg_indexes where tablename = $1 and schemaname = current_schema()", name).Scan(&indexes); err != nil || indexes != 2 {
+		if err := pool.QueryRow(t.Context(),
+			"select count(*) from pg_indexes where tablename = $1 and schemaname = current_schema()",
+			name).Scan(&indexes); err != nil || indexes != 2 {
 			t.Errorf("%s: %d indexes, %v, want 2", name, indexes, err)
 		}
 	}
@@ -178,8 +181,8 @@ func TestApplyNamesTheFileThatFailed(t *testing.T) {
 	}
 }
 
-// Every file of the directory is embedded, listed in order, and says whose it is. A number stands for one file, in every
-// dialect.
+// Every file of the directory is embedded, listed in order, and says whose it is. A number stands for one file, in
+// every dialect.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	numbered := map[string]string{}

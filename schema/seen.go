@@ -94,7 +94,8 @@ func (s *seen) server() (found []Finding) {
 		note(LevelError, "read_only", "the server, the session or the role is read-only: connect to the primary (target_session_attrs=read-write), and look for a default_transaction_read_only of the role or the database")
 	}
 	if isOff(s.Settings.SynchronousCommit) {
-		note(LevelWarning, "synchronous_commit", "synchronous_commit is off: a crash of the server loses what was committed last, effects and records, although Kafka's offsets have moved on")
+		note(LevelWarning, "synchronous_commit",
+			"synchronous_commit is off: a crash of the server loses what was committed last, effects and records, although Kafka's offsets have moved on")
 	}
 	if isOff(s.Settings.Fsync) {
 		note(LevelWarning, "fsync", "fsync is off: a crash of the machine loses or damages what was committed")

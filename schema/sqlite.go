@@ -43,7 +43,8 @@ func lookAtSQLite(ctx context.Context, ask Query, names *namer, t *table) (*seen
 		return nil, err
 	}
 	if s.RowNumber != "" {
-		s.Indexes = append(s.Indexes, seenIndex{Name: "primary key", Unique: true, Valid: true, Columns: []string{s.RowNumber}})
+		s.Indexes = append(s.Indexes, seenIndex{Name: "primary key", Unique: true, Valid: true,
+			Columns: []string{s.RowNumber}})
 	}
 	for i, c := range s.Columns { // SQLite does not care for the case of names
 		s.Columns[i].Name = strings.ToLower(c.Name)
@@ -51,12 +52,13 @@ func lookAtSQLite(ctx context.Context, ask Query, names *namer, t *table) (*seen
 	return &s.seen, nil
 }
 
-// hasTextAffinity follows SQLite's rules: other affinities make 1 of '01', or of '1e0'. A column of type blob, or of none, keeps
-// what it gets.
+// hasTextAffinity follows SQLite's rules: other affinities make 1 of '01', or of '1e0'. A column of type blob, or of
+// none, keeps what it gets.
 func hasTextAffinity(typ string) bool {
 	typ = strings.ToUpper(typ)
 	if strings.Contains(typ, "INT") {
 		return false
 	}
-	return typ == "" || strings.Contains(typ, "CHAR") || strings.Contains(typ, "CLOB") || strings.Contains(typ, "TEXT") || strings.Contains(typ, "BLOB")
+	return typ == "" || strings.Contains(typ, "CHAR") || strings.Contains(typ, "CLOB") || strings.Contains(typ, "TEXT") ||
+		strings.Contains(typ, "BLOB")
 }

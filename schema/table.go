@@ -17,7 +17,8 @@ type table struct {
 	names     []string   // of its constraints and indexes, which an index of another table may have
 }
 
-// column has its definition as it can be added to a table: a type, and what follows it. preset is its default, or an empty text.
+// column has its definition as it can be added to a table: a type, and what follows it. preset is its default, or an
+// empty text.
 type column struct{ name, typ, definition, preset string }
 
 type index struct {
@@ -137,8 +138,8 @@ func withoutComments(sql string) string {
 	})
 }
 
-// split cuts a text at a separator, but not within parentheses or quotes. The parts are trimmed, white space in them is one blank,
-// and empty ones are left out.
+// split cuts a text at a separator, but not within parentheses or quotes. The parts are trimmed, white space in them is
+// one blank, and empty ones are left out.
 func split(text string, separator byte) (parts []string) {
 	depth, quoted, begin := 0, byte(0), 0
 	add := func(part string) {

@@ -18,8 +18,8 @@ type Table struct{ *deadsql.Table[bun.Tx] }
 
 var _ deadletter.Table[bun.Tx] = (*Table)(nil)
 
-// New returns a Table in db, which stays the caller's to close. A nil cfg is all defaults. New does no input or output. What is wrong
-// with its arguments is the error of Check, and of every other call.
+// New returns a Table in db, which stays the caller's to close. A nil cfg is all defaults. New does no input or output.
+// What is wrong with its arguments is the error of Check, and of every other call.
 func New(db *bun.DB, cfg *sqldeadletter.Config) *Table {
 	if cfg == nil {
 		cfg = &sqldeadletter.Config{}

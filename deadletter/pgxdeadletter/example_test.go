@@ -14,7 +14,8 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 )
 
-// A message that fails for good becomes a row, in a transaction with the record of its event, and the partition goes on.
+// A message that fails for good becomes a row, in a transaction with the record of its event, and the partition goes
+// on.
 func Example() {
 	topic := func(pool *pgxpool.Pool, charge consumer.TxHandler[pgx.Tx]) consumer.Topic {
 		store := pgxstore.New(pool, nil)

@@ -59,14 +59,16 @@ func TestWriteIsRefused(t *testing.T) {
 func TestTablesStay(t *testing.T) {
 	t.Parallel()
 	pool := serverstest.Pool(t)
-	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Dedup, schema.DeadLetter, schema.CrashLoop)); err != nil {
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Dedup, schema.DeadLetter,
+		schema.CrashLoop)); err != nil {
 		t.Fatal(err)
 	}
 	table := pgxdeadletter.New(pool, nil)
 	if err := table.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range []string{"create temporary table dead_message (like dead_message including all) on commit drop", "set local search_path to ''"} {
+	for _, change := range []string{"create temporary table dead_message (like dead_message including all) on commit drop",
+		"set local search_path to ''"} {
 		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), change); err != nil {
 				return err
@@ -108,10 +110,48 @@ func TestNoUsage(t *testing.T) {
 		table := pgxdeadletter.New(limited, config)
 		_, countErr := table.Count(t.Context(), deadletter.Filter{})
 		for what, err := range map[string]error{"Check": table.Check(t.Context()), "Count": countErr} {
-			if dedupstore.ClassOf(err) != dedupstore.Misconfigured || what == "Check" && !strings.Contains(err.Error(), "grant usage on schema "+in) {
+			if dedupstore.ClassOf(err) != dedupstore.Misconfigured || what == "Check" &&
+				!strings.Contains(err.Error(), "grant usage on schema "+in) {
 				t.Errorf("%s with %v: %v, class %v", what, config, err, dedupstore.ClassOf(err))
 			}
 		}
+	}
+}
+
+// A service that writes dead letters needs insert and nothing else, which Check knows: an operator's rights are asked
+// for by schema check.
+func TestCheckAsksForInsertAlone(t *testing.T) {
+	t.Parallel()
+	pool := serverstest.Pool(t)
+	var in string
+	if err := pool.QueryRow(t.Context(), "select current_schema()").Scan(&in); err != nil {
+		t.Fatal(err)
+	}
+	role := pgx.Identifier{"einmal " + in}.Sanitize()
+	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.DeadLetter)+"; create role "+role+
+		"; grant usage on schema "+in+" to "+role); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := pool.Exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := pool.Config()
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "set role "+role)
+		return err
+	}
+	table := pgxdeadletter.New(newPool(t, cfg), nil)
+	if err := table.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "grant insert on") ||
+		strings.Contains(err.Error(), "select") {
+		t.Errorf("without a right: %v", err)
+	}
+	if _, err := pool.Exec(t.Context(), "grant insert on dead_message to "+role); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Check(t.Context()); err != nil {
+		t.Errorf("with insert: %v", err)
 	}
 }
 

@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { serverstest.Main(m) }
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol,
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +70,8 @@ func TestInvalid(t *testing.T) {
 	} {
 		_, getErr := table.Get(t.Context(), 1)
 		for what, err := range map[string]error{
-			"Check": table.Check(t.Context()), "Write": table.Write(t.Context(), nil, &deadletter.Record{}), "Get": getErr, "Starts": table.Starts().Check(t.Context()),
+			"Check": table.Check(t.Context()), "Write": table.Write(t.Context(), nil, &deadletter.Record{}), "Get": getErr,
+			"Starts": table.Starts().Check(t.Context()),
 		} {
 			if err == nil || !strings.Contains(err.Error(), says) || !strings.HasPrefix(err.Error(), "pgxdeadletter: ") {
 				t.Errorf("%s: %v, want %q", what, err, says)

@@ -11,8 +11,8 @@ import (
 
 // Config holds what is optional. A nil Config, or a zero field, is the default.
 type Config struct {
-	// Schema is the schema of the tables, as it is spelled in the catalogue, without quotes. By default the search_path finds them.
-	// SQLite has no schemas.
+	// Schema is the schema of the tables, as it is spelled in the catalogue, without quotes. By default the search_path
+	// finds them. SQLite has no schemas.
 	Schema string
 
 	// Table is the name of the table of dead letters. Defaults to dead_message.
@@ -24,13 +24,14 @@ type Config struct {
 	// RecordTable is the name of the table of the dedup store, which Starts looks into. Defaults to processed_event.
 	RecordTable string
 
-	// MaxBytes is how large a message may be, key and headers included. A larger one is not written: the message stays, is tried again,
-	// and holds up what is ordered behind it, until MaxBytes is raised or LeaveOut set. Defaults to 32 MiB; package pgxdeadletter has
-	// the reasons.
+	// MaxBytes is how large a message may be, key and headers included. A larger one is not written: the message stays, is
+	// tried again, and holds up what is ordered behind it, until MaxBytes is raised or LeaveOut set. Defaults to 32 MiB;
+	// package pgxdeadletter has the reasons.
 	MaxBytes int64
 
-	// LeaveOut writes a message that is larger than MaxBytes without its value and headers: where it stood, its key and why it is there
-	// are kept, the bytes are in Kafka for as long as the topic keeps them. It cannot be redriven from the table.
+	// LeaveOut writes a message that is larger than MaxBytes without its value and headers: where it stood, its key and
+	// why it is there are kept, the bytes are in Kafka for as long as the topic keeps them. It cannot be redriven from the
+	// table.
 	LeaveOut bool
 }
 
@@ -39,8 +40,8 @@ type Table struct{ *deadsql.Table[*sql.Tx] }
 
 var _ deadletter.Table[*sql.Tx] = (*Table)(nil)
 
-// New returns a Table in db, which stays the caller's to close. The dialect is schema.Postgres or schema.SQLite. New does no input or
-// output. What is wrong with its arguments is the error of Check, and of every other call.
+// New returns a Table in db, which stays the caller's to close. The dialect is schema.Postgres or schema.SQLite. New
+// does no input or output. What is wrong with its arguments is the error of Check, and of every other call.
 func New(db *sql.DB, dialect schema.Dialect, cfg *Config) *Table {
 	if cfg == nil {
 		cfg = &Config{}

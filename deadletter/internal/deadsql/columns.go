@@ -10,7 +10,8 @@ import (
 // written are the columns that Write fills, in the order of args.
 var written = []string{
 	"consumer_id", "event_id", "group_id", "topic", "topic_id", "partition", "kafka_offset", "message_time",
-	"key", "value", "headers", "size", "left_out", "kind", "error_type", "error", "attempts", "first_attempt", "einmal_version", "trace_id",
+	"key", "value", "headers", "size", "left_out", "kind", "error_type", "error", "attempts", "first_attempt",
+	"einmal_version", "trace_id",
 }
 
 func (d *dialect) args(r *deadletter.Record) []any {
@@ -47,8 +48,8 @@ func (d *dialect) columns(full bool) string {
 	return columns + ", " + contents + d.text
 }
 
-// scan reads one row of columns(full).
-func scan(rows Rows, full bool) (*deadletter.Record, error) {
+// scan reads one row of columns(full), and what follows in it into more.
+func scan(rows Rows, full bool, more ...any) (*deadletter.Record, error) {
 	r := &deadletter.Record{}
 	var stamp, first, died any
 	var headers string
@@ -60,7 +61,7 @@ func scan(rows Rows, full bool) (*deadletter.Record, error) {
 	if full {
 		dest = append(dest, &r.Key, &r.Value, &hasKey, &hasValue, &headers)
 	}
-	if err := rows.Scan(dest...); err != nil {
+	if err := rows.Scan(append(dest, more...)...); err != nil {
 		return nil, err
 	}
 	r.Timestamp, r.FirstAttempt, r.Died = readTime(stamp), readTime(first), readTime(died)

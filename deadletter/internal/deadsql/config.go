@@ -40,13 +40,15 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var errs []error
-	for _, name := range []struct{ field, value string }{{"Schema", c.Schema}, {"Table", c.Table}, {"StartedTable", c.StartedTable}, {"RecordTable", c.RecordTable}} {
+	for _, name := range []struct{ field, value string }{{"Schema", c.Schema}, {"Table", c.Table},
+		{"StartedTable", c.StartedTable}, {"RecordTable", c.RecordTable}} {
 		if len(name.value) > maxIdentifier || strings.IndexByte(name.value, 0) >= 0 {
 			errs = append(errs, fmt.Errorf("invalid Config.%s: %d bytes: PostgreSQL allows names of up to %d bytes, none of them NUL", name.field, len(name.value), maxIdentifier))
 		}
 	}
 	if c.MaxBytes < 0 {
-		errs = append(errs, fmt.Errorf("invalid Config.MaxBytes: %d: make it positive, or leave it zero for the default", c.MaxBytes))
+		errs = append(errs, fmt.Errorf("invalid Config.MaxBytes: %d: make it positive, or leave it zero for the default",
+			c.MaxBytes))
 	}
 	return errors.Join(errs...)
 }
@@ -70,7 +72,8 @@ type base struct {
 func newBase(pkg string, name schema.Dialect, cfg Config, pool Conn, invalid error) *base {
 	cfg = cfg.withDefaults()
 	d, err := dialectOf(name)
-	b := &base{pkg: pkg, cfg: cfg, dialect: d, pool: pool, places: map[string]*sqltable.Place{cfg.Table: {}, cfg.StartedTable: {}, cfg.RecordTable: {}}}
+	b := &base{pkg: pkg, cfg: cfg, dialect: d, pool: pool, places: map[string]*sqltable.Place{cfg.Table: {},
+		cfg.StartedTable: {}, cfg.RecordTable: {}}}
 	if err := errors.Join(invalid, err, cfg.validate()); err != nil {
 		b.invalid = dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %w", pkg, err))
 	}

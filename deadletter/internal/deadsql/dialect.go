@@ -31,6 +31,8 @@ type dialect struct {
 	chosen string // rows by their ids, which a select in place of %s finds
 	json   string // behind a parameter, or a column, that is JSON
 	text   string // behind a column of JSON that is read as a text
+	like   string // compares a column with a pattern, whatever the case of its letters
+	limit  string // statements of a transaction that only reads, and their time in milliseconds; "" if there is no such thing
 	now    string
 	time   func(t time.Time) any
 	moment func(column string) string // a column of times, in a form that readTime takes
@@ -38,15 +40,19 @@ type dialect struct {
 
 var dialects = map[schema.Dialect]*dialect{
 	schema.Postgres: {
-		name: schema.Postgres, mark: "$", skip: " for update skip locked", chosen: "id = any(array(%s))", json: "::jsonb", text: "::text",
-		now:  "clock_timestamp()",
-		time: func(t time.Time) any { return t },
+		name: schema.Postgres, mark: "$", skip: " for update skip locked", chosen: "id = any(array(%s))", json: "::jsonb",
+		text:  "::text",
+		like:  "%s ilike %s",
+		limit: "select set_config('statement_timeout', '%d', true), set_config('transaction_read_only', 'on', true)",
+		now:   "clock_timestamp()",
+		time:  func(t time.Time) any { return t },
 		moment: func(column string) string { // not as the session's DateStyle and TimeZone have it, which drivers cannot read
 			return `to_char(` + column + ` at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 		},
 	},
 	schema.SQLite: {
 		name: schema.SQLite, mark: "?", chosen: "id in (%s)",
+		like:   `%s like %s escape '\'`,
 		now:    "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
 		time:   func(t time.Time) any { return t.UTC().Format(sqliteTime) },
 		moment: func(column string) string { return column },

@@ -14,8 +14,9 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// explain says what was done when err came, and whose fault it is. A bad value or a constraint is the deployment's: the columns are filled by us,
-// and take any message. A connection that is lost is left to the stores, in whose transactions it happens.
+// explain says what was done when err came, and whose fault it is. A bad value or a constraint is the deployment's: the
+// columns are filled by us, and take any message. A connection that is lost is left to the stores, in whose
+// transactions it happens.
 func (b *base) explain(what string, err error) error {
 	err = fmt.Errorf("%s: %s: %w", b.pkg, what, err)
 	class := sqlclass.Of(err)
@@ -28,9 +29,11 @@ func (b *base) explain(what string, err error) error {
 	return dedupstore.WithClass(class, err)
 }
 
-// swallowed is the error of a statement that has changed no row of a table although it should have: nobody may take that for an answer.
+// swallowed is the error of a statement that has changed no row of a table although it should have: nobody may take
+// that for an answer.
 func (b *base) swallowed(what, table string) error {
-	return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %s: a trigger or a rule of the table %s swallows or changes what is written, or a policy of row-level security hides it: remove it", b.pkg, what, table))
+	return dedupstore.WithClass(dedupstore.Misconfigured,
+		fmt.Errorf("%s: %s: a trigger or a rule of the table %s swallows or changes what is written, or a policy of row-level security hides it: remove it", b.pkg, what, table))
 }
 
 // answered reports whether the database refused what a row has, or a trigger did.
@@ -43,9 +46,10 @@ func answered(err error) bool {
 	return sqlclass.SQLiteCode(err)&0xff == sqlclass.SQLiteConstraint
 }
 
-// check compares a table with that of package schema, leaving out what its caller can do without, and then has the database plan a
-// statement, which it does not run.
-func (b *base) check(ctx context.Context, component schema.Component, table string, without func(schema.Finding) bool, text func() (string, error), args []any) error {
+// check compares a table with that of package schema, leaving out what its caller can do without, and then has the
+// database plan a statement, which it does not run.
+func (b *base) check(ctx context.Context, component schema.Component, table string, without func(schema.Finding) bool,
+	text func() (string, error), args []any) error {
 	if b.invalid != nil {
 		return b.invalid
 	}
@@ -67,7 +71,8 @@ func (b *base) check(ctx context.Context, component schema.Component, table stri
 		}
 	}
 	if len(problems) > 0 {
-		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: a table cannot be used: %s", b.pkg, strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; ")))
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: a table cannot be used: %s", b.pkg,
+			strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; ")))
 	}
 	return b.plan(ctx, text, args...)
 }

@@ -16,6 +16,21 @@ type SQLConn interface {
 
 type sqlConn struct{ SQLConn }
 
+// Begin implements Beginner, for a pool.
+func (c sqlConn) Begin(ctx context.Context) (tx Conn, end func() error, err error) {
+	pool, ok := c.SQLConn.(interface {
+		BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+	})
+	if !ok {
+		return c, func() error { return nil }, nil
+	}
+	begun, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return SQL(begun), begun.Rollback, nil
+}
+
 func (c sqlConn) Exec(ctx context.Context, text string, args ...any) (int64, error) {
 	res, err := c.ExecContext(ctx, text, args...)
 	if err != nil {

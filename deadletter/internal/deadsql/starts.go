@@ -14,7 +14,8 @@ import (
 // starts implements deadletter.Starts.
 type starts struct{ *base }
 
-// beginSQL counts a start, unless the event is recorded. The count is 0 if the row has another key, as a trigger may have it.
+// beginSQL counts a start, unless the event is recorded. The count is 0 if the row has another key, as a trigger may
+// have it.
 const beginSQL = `insert into %[1]s as s (consumer_id, event_id)
 select %[2]s%[4]s, %[3]s%[4]s where not exists (select 1 from %[5]s where consumer_id = %[2]s and event_id = %[3]s)
 on conflict (event_id, consumer_id) do update set starts = s.starts + 1, started_at = %[6]s
@@ -33,20 +34,24 @@ func (s *starts) begin(ctx context.Context) (string, error) {
 // recorded looks for the record of the event.
 func (s *starts) recorded(ctx context.Context) (string, error) {
 	records, err := s.name(ctx, s.pool, s.cfg.RecordTable)
-	return fmt.Sprintf("select count(*) from %s where consumer_id = %s and event_id = %s", records, s.dialect.param(1), s.dialect.param(2)), err
+	return fmt.Sprintf("select count(*) from %s where consumer_id = %s and event_id = %s", records, s.dialect.param(1),
+		s.dialect.param(2)), err
 }
 
 func (s *starts) end(ctx context.Context) (string, error) {
 	name, err := s.name(ctx, s.pool, s.cfg.StartedTable)
-	return fmt.Sprintf("delete from %s where consumer_id = %s and event_id = %s", name, s.dialect.param(1), s.dialect.param(2)), err
+	return fmt.Sprintf("delete from %s where consumer_id = %s and event_id = %s", name, s.dialect.param(1),
+		s.dialect.param(2)), err
 }
 
 func (s *starts) pending(ctx context.Context) (string, error) {
 	name, err := s.name(ctx, s.pool, s.cfg.StartedTable)
-	return fmt.Sprintf("select event_id, starts from %s where consumer_id = %s order by started_at desc limit %d", name, s.dialect.param(1), maxPending), err
+	return fmt.Sprintf("select event_id, starts from %s where consumer_id = %s order by started_at desc limit %d", name,
+		s.dialect.param(1), maxPending), err
 }
 
-// maxPending bounds what Pending keeps in memory. What is there is what ended a process, and what was in work beside it.
+// maxPending bounds what Pending keeps in memory. What is there is what ended a process, and what was in work beside
+// it.
 const maxPending = 10_000
 
 var _ deadletter.Starts = (*starts)(nil)
@@ -130,7 +135,8 @@ func (s *starts) End(ctx context.Context, key dedupstore.Key) error {
 // Check implements dedupstore.Checker.
 func (s *starts) Check(ctx context.Context) error {
 	begin := func() (string, error) { return s.begin(ctx) }
-	if err := s.check(ctx, schema.CrashLoop, s.cfg.StartedTable, func(schema.Finding) bool { return false }, begin, []any{"", ""}); err != nil {
+	if err := s.check(ctx, schema.CrashLoop, s.cfg.StartedTable, func(schema.Finding) bool { return false }, begin,
+		[]any{"", ""}); err != nil {
 		return err
 	}
 	return s.plan(ctx, func() (string, error) { return s.end(ctx) }, "", "")

@@ -16,23 +16,26 @@ type Table[Tx any] struct {
 	in func(tx Tx) Conn
 }
 
-// New returns a Table for the package of that name. invalid is what is wrong with its arguments: the error of every call.
-func New[Tx any](pkg string, dialect schema.Dialect, cfg Config, pool Conn, in func(tx Tx) Conn, invalid error) *Table[Tx] {
+// New returns a Table for the package of that name. invalid is what is wrong with its arguments: the error of every
+// call.
+func New[Tx any](pkg string, dialect schema.Dialect, cfg Config, pool Conn, in func(tx Tx) Conn,
+	invalid error) *Table[Tx] {
 	return &Table[Tx]{base: newBase(pkg, dialect, cfg, pool, invalid), in: in}
 }
 
 // Starts returns the table that middleware.CrashLoop counts in, Config.StartedTable, in the same database.
 func (t *Table[Tx]) Starts() deadletter.Starts { return &starts{t.base} }
 
-// Write implements deadletter.Writer. A message larger than Config.MaxBytes is an error that wraps deadletter.ErrTooLarge, or is written
-// without its bytes, but for its key, where Config.LeaveOut says so.
+// Write implements deadletter.Writer. A message larger than Config.MaxBytes is an error that wraps
+// deadletter.ErrTooLarge, or is written without its bytes, but for its key, where Config.LeaveOut says so.
 func (t *Table[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Record) error {
 	if t.invalid != nil {
 		return t.invalid
 	}
 	if rec.Size > t.cfg.MaxBytes {
 		if !t.cfg.LeaveOut {
-			return fmt.Errorf("%s: %w: it has %d bytes, Config.MaxBytes is %d: raise that, or set Config.LeaveOut", t.pkg, deadletter.ErrTooLarge, rec.Size, t.cfg.MaxBytes)
+			return fmt.Errorf("%s: %w: it has %d bytes, Config.MaxBytes is %d: raise that, or set Config.LeaveOut", t.pkg,
+				deadletter.ErrTooLarge, rec.Size, t.cfg.MaxBytes)
 		}
 		without := *rec
 		without.Value, without.Headers, without.LeftOut = nil, nil, true
@@ -74,7 +77,8 @@ func (t *Table[Tx]) pooled() Conn { return t.pool }
 func (t *Table[Tx]) Take(ctx context.Context, tx Tx, id int64) (rec *deadletter.Record, err error) {
 	err = t.named(ctx, func() Conn { return t.in(tx) }, func(name string) (err error) {
 		found := fmt.Sprintf("select id from %s where id = %s%s", name, t.dialect.param(1), t.dialect.skip)
-		text := fmt.Sprintf("delete from %s where %s returning %s", name, fmt.Sprintf(t.dialect.chosen, found), t.dialect.columns(true))
+		text := fmt.Sprintf("delete from %s where %s returning %s", name, fmt.Sprintf(t.dialect.chosen, found),
+			t.dialect.columns(true))
 		rec, err = t.one(ctx, "take", t.in(tx), id, text)
 		if !errors.Is(err, deadletter.ErrTaken) {
 			return err
@@ -128,7 +132,8 @@ func (t *Table[Tx]) one(ctx context.Context, what string, c Conn, id int64, text
 }
 
 // List implements deadletter.Keeper.
-func (t *Table[Tx]) List(ctx context.Context, filter deadletter.Filter, after int64, limit int) (list []*deadletter.Record, err error) {
+func (t *Table[Tx]) List(ctx context.Context, filter deadletter.Filter, after int64,
+	limit int) (list []*deadletter.Record, err error) {
 	err = t.named(ctx, t.pooled, func(name string) (err error) {
 		c := t.dialect.conditions(filter)
 		if after > 0 {
@@ -142,7 +147,8 @@ func (t *Table[Tx]) List(ctx context.Context, filter deadletter.Filter, after in
 	return list, err
 }
 
-func (t *Table[Tx]) rows(ctx context.Context, what string, c Conn, full bool, text string, args ...any) (list []*deadletter.Record, err error) {
+func (t *Table[Tx]) rows(ctx context.Context, what string, c Conn, full bool, text string,
+	args ...any) (list []*deadletter.Record, err error) {
 	rows, err := c.Query(ctx, text, args...)
 	if err != nil {
 		return nil, t.explain(what, err)
@@ -199,7 +205,8 @@ func (t *Table[Tx]) Discard(ctx context.Context, filter deadletter.Filter) (dele
 // Failed implements deadletter.Keeper.
 func (t *Table[Tx]) Failed(ctx context.Context, id int64, text string) error {
 	return t.named(ctx, t.pooled, func(name string) error {
-		sql := fmt.Sprintf("update %s set redrives = redrives + 1, redrive_error = %s where id = %s", name, t.dialect.param(1), t.dialect.param(2))
+		sql := fmt.Sprintf("update %s set redrives = redrives + 1, redrive_error = %s where id = %s", name,
+			t.dialect.param(1), t.dialect.param(2))
 		if _, err := t.pool.Exec(ctx, sql, text, id); err != nil {
 			return t.explain("count a failed redrive", err)
 		}

@@ -56,6 +56,11 @@ func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 		"redrive that fails": redriveFails[Tx],
 		"redrive by two":     redriveByTwo[Tx],
 		"redrive in order":   redriveInOrder[Tx],
+		"browse":             browses[Tx],
+		"search":             searches[Tx],
+		"groups":             groups[Tx],
+		"overtaken":          overtakes[Tx],
+		"browse too long":    browseTooLong[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,17 +75,21 @@ func message(offset int64) *consumer.Message {
 		Topic: "orders", Partition: 3, Offset: offset, TopicID: consumer.TopicID{1, 2, 3},
 		Key: []byte("k\x00\xff"), Value: []byte{}, Timestamp: time.Date(2026, 11, 29, 12, 0, 0, 123e6, time.UTC),
 		Headers: []consumer.Header{
-			{Key: "event-id", Value: []byte("e1")}, {Key: "raw", Value: []byte{0, 1, 0xff}}, {Key: "none"}, {Key: "empty", Value: []byte{}},
-			{Key: "event-id", Value: []byte(`again "quoted" $1 ? \ 'x'`)}, {Key: "", Value: []byte("no name")}, {Key: "\xff\x00", Value: []byte("no text")},
+			{Key: "event-id", Value: []byte("e1")}, {Key: "raw", Value: []byte{0, 1, 0xff}}, {Key: "none"},
+			{Key: "empty", Value: []byte{}},
+			{Key: "event-id", Value: []byte(`again "quoted" $1 ? \ 'x'`)}, {Key: "", Value: []byte("no name")},
+			{Key: "\xff\x00", Value: []byte("no text")},
 		},
-		Group: "billing", Consumer: "billing/orders", EventID: "e1", Attempt: 5, FirstAttempt: time.Date(2026, 11, 29, 12, 0, 1, 0, time.UTC),
+		Group: "billing", Consumer: "billing/orders", EventID: "e1", Attempt: 5,
+		FirstAttempt: time.Date(2026, 11, 29, 12, 0, 1, 0, time.UTC),
 	}
 }
 
 // record is a dead letter of a message.
 func record(offset int64) *deadletter.Record {
 	r := deadletter.NewRecord(message(offset), dedupstore.Key{Consumer: "billing/orders", Event: event(offset)})
-	r.Kind, r.ErrorType, r.Error, r.TraceID = deadletter.KindGaveUp, "23505", `it's "no" good: $1 ?`, "0af7651916cd43dd8448eb211c80319c"
+	r.Kind, r.ErrorType, r.Error, r.TraceID = deadletter.KindGaveUp, "23505", `it's "no" good: $1 ?`,
+		"0af7651916cd43dd8448eb211c80319c"
 	return r
 }
 
@@ -90,7 +99,8 @@ func event(offset int64) string { return string(rune('a'+offset%26)) + "-event" 
 func (h Harness[Tx]) write(t *testing.T, table deadletter.Writer[Tx], recs ...*deadletter.Record) (ids []int64) {
 	t.Helper()
 	for _, rec := range recs {
-		ran, err := h.Store.Once(t.Context(), rec.DedupKey(), func(ctx context.Context, tx Tx) error { return table.Write(ctx, tx, rec) })
+		ran, err := h.Store.Once(t.Context(), rec.DedupKey(),
+			func(ctx context.Context, tx Tx) error { return table.Write(ctx, tx, rec) })
 		if !ran || err != nil {
 			t.Fatalf("write: %v, %v", ran, err)
 		}

@@ -27,33 +27,39 @@ func (h Harness[Tx]) charge(ctx context.Context, tx Tx, _ *consumer.Message) err
 
 func redrives[Tx any](t *testing.T, h Harness[Tx]) {
 	some(t, h) // of which one is of another consumer
-	report, err := deadletter.Redrive(t.Context(), h.Store, h.Table, h.charge, billing(deadletter.RedriveConfig{DryRun: true}))
+	report, err := deadletter.Redrive(t.Context(), h.Store, h.Table, h.charge,
+		billing(deadletter.RedriveConfig{DryRun: true}))
 	if want := (deadletter.Report{Found: 3}); err != nil || report != want || h.effects() != 0 || h.dead() != 4 {
 		t.Errorf("dry run: %+v, %v", report, err)
 	}
 	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table, h.charge, billing(deadletter.RedriveConfig{Limit: 2}))
-	if want := (deadletter.Report{Found: 2, Redriven: 2}); err != nil || report != want || h.effects() != 2 || h.dead() != 2 {
+	if want := (deadletter.Report{Found: 2, Redriven: 2}); err != nil || report != want || h.effects() != 2 ||
+		h.dead() != 2 {
 		t.Errorf("two: %+v, %v", report, err)
 	}
 	var message consumer.Message
-	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table, func(ctx context.Context, tx Tx, msg *consumer.Message) error {
-		message = *msg
-		if from, ok := consumer.MessageFrom(ctx); !ok || from != msg {
-			t.Error("MessageFrom does not find the message")
-		}
-		return h.charge(ctx, tx, msg)
-	}, billing(deadletter.RedriveConfig{}))
-	if want := (deadletter.Report{Found: 1, Redriven: 1}); err != nil || report != want || h.effects() != 3 || h.dead() != 1 {
+	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table,
+		func(ctx context.Context, tx Tx, msg *consumer.Message) error {
+			message = *msg
+			if from, ok := consumer.MessageFrom(ctx); !ok || from != msg {
+				t.Error("MessageFrom does not find the message")
+			}
+			return h.charge(ctx, tx, msg)
+		}, billing(deadletter.RedriveConfig{}))
+	if want := (deadletter.Report{Found: 1, Redriven: 1}); err != nil || report != want || h.effects() != 3 ||
+		h.dead() != 1 {
 		t.Errorf("the last: %+v, %v", report, err)
 	}
-	if message.EventID != event(4) || message.Offset != 4 || message.Attempt != 1 || message.TopicID != (consumer.TopicID{1, 2, 3}) || string(message.Key) != "k\x00\xff" {
+	if message.EventID != event(4) || message.Offset != 4 || message.Attempt != 1 ||
+		message.TopicID != (consumer.TopicID{1, 2, 3}) || string(message.Key) != "k\x00\xff" {
 		t.Errorf("the handler got %+v", message)
 	}
 	if n := h.Count("select count(*) from processed_event"); n != 4 {
 		t.Errorf("%d events are recorded, want 4", n)
 	}
 	// The record is the effect's now.
-	if ran, err := h.Store.Once(t.Context(), record(4).DedupKey(), func(ctx context.Context, tx Tx) error { return h.Write(ctx, tx, "again") }); ran || err != nil {
+	if ran, err := h.Store.Once(t.Context(), record(4).DedupKey(),
+		func(ctx context.Context, tx Tx) error { return h.Write(ctx, tx, "again") }); ran || err != nil {
 		t.Errorf("a redelivery: %v, %v", ran, err)
 	}
 }
@@ -101,18 +107,21 @@ func redriveFails[Tx any](t *testing.T, h Harness[Tx]) {
 	if h.effects() != 1 || h.dead() != 5 {
 		t.Errorf("%d effects, %d dead letters", h.effects(), h.dead())
 	}
-	for id, says := range map[int64]string{ids[0]: "no such account", ids[1]: "panic: boom", ids[2]: "cannot be read", ids[3]: "password=***", ids[4]: "too large to be kept"} {
+	for id, says := range map[int64]string{ids[0]: "no such account", ids[1]: "panic: boom", ids[2]: "cannot be read",
+		ids[3]: "password=***", ids[4]: "too large to be kept"} {
 		list, err := h.Table.List(t.Context(), deadletter.Filter{IDs: []int64{id}}, 0, 1)
 		if err != nil || list[0].Redrives != 2 || !strings.Contains(list[0].RedriveError, says) {
 			t.Errorf("%+v, %v, want %q", list[0], err, says)
 		}
 	}
-	report, err := deadletter.Redrive(t.Context(), h.Store, h.Table, handler, billing(deadletter.RedriveConfig{Failures: 2}))
+	report, err := deadletter.Redrive(t.Context(), h.Store, h.Table, handler,
+		billing(deadletter.RedriveConfig{Failures: 2}))
 	if want := (deadletter.Report{Found: 2, Failed: 2}); report != want || err != nil {
 		t.Errorf("two failures: %+v, %v", report, err)
 	}
 	// The event is not to blame for what its database says.
-	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table, func(context.Context, Tx, *consumer.Message) error { return dedupstore.ErrUnavailable },
+	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table,
+		func(context.Context, Tx, *consumer.Message) error { return dedupstore.ErrUnavailable },
 		billing(deadletter.RedriveConfig{}))
 	if want := (deadletter.Report{Found: 1}); report != want || !errors.Is(err, dedupstore.ErrUnavailable) {
 		t.Errorf("no database: %+v, %v", report, err)
@@ -140,12 +149,15 @@ func redriveByTwo[Tx any](t *testing.T, h Harness[Tx]) {
 		})
 	}
 	operators.Wait()
-	if n := h.Count("select count(distinct name) from effect"); n != all || h.effects() != all || h.dead() != 0 || redriven.Load() != all {
-		t.Errorf("%d effects of %d events, %d dead letters, %d redriven; want %d once each", h.effects(), n, h.dead(), redriven.Load(), all)
+	if n := h.Count("select count(distinct name) from effect"); n != all || h.effects() != all || h.dead() != 0 ||
+		redriven.Load() != all {
+		t.Errorf("%d effects of %d events, %d dead letters, %d redriven; want %d once each", h.effects(), n, h.dead(),
+			redriven.Load(), all)
 	}
 }
 
-// Dead letters that died in another order than the one in which they stood are redriven in the latter, whatever their number.
+// Dead letters that died in another order than the one in which they stood are redriven in the latter, whatever their
+// number.
 func redriveInOrder[Tx any](t *testing.T, h Harness[Tx]) {
 	const each, partitions = 110, 3 // more than a page of each
 	var recs []*deadletter.Record
@@ -159,21 +171,24 @@ func redriveInOrder[Tx any](t *testing.T, h Harness[Tx]) {
 	}
 	h.write(t, h.Table, recs...)
 	last, n := map[int32]int64{}, 0
-	report, err := deadletter.Redrive(t.Context(), h.Store, h.Table, func(_ context.Context, _ Tx, msg *consumer.Message) error {
-		if before, ok := last[msg.Partition]; ok && msg.Offset < before {
-			t.Errorf("%d[%d] comes behind %d", msg.Offset, msg.Partition, before)
-		}
-		last[msg.Partition] = msg.Offset
-		return nil
-	}, billing(deadletter.RedriveConfig{Limit: each * 2, Each: func(*deadletter.Record, error) {
-		if n++; n == each { // somebody else takes one that was seen
-			h.Run("delete from dead_message where id = (select max(id) from dead_message)")
-		}
-	}}))
-	if want := (deadletter.Report{Found: 2 * each, Redriven: 2 * each}); err != nil || report != want || h.dead() != each-1 {
+	report, err := deadletter.Redrive(t.Context(), h.Store, h.Table,
+		func(_ context.Context, _ Tx, msg *consumer.Message) error {
+			if before, ok := last[msg.Partition]; ok && msg.Offset < before {
+				t.Errorf("%d[%d] comes behind %d", msg.Offset, msg.Partition, before)
+			}
+			last[msg.Partition] = msg.Offset
+			return nil
+		}, billing(deadletter.RedriveConfig{Limit: each * 2, Each: func(*deadletter.Record, error) {
+			if n++; n == each { // somebody else takes one that was seen
+				h.Run("delete from dead_message where id = (select max(id) from dead_message)")
+			}
+		}}))
+	if want := (deadletter.Report{Found: 2 * each, Redriven: 2 * each}); err != nil || report != want ||
+		h.dead() != each-1 {
 		t.Errorf("%+v, %v, %d are left", report, err, h.dead())
 	}
-	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table, func(context.Context, Tx, *consumer.Message) error { return nil }, billing(deadletter.RedriveConfig{}))
+	report, err = deadletter.Redrive(t.Context(), h.Store, h.Table,
+		func(context.Context, Tx, *consumer.Message) error { return nil }, billing(deadletter.RedriveConfig{}))
 	if want := (deadletter.Report{Found: each - 1, Redriven: each - 1}); err != nil || report != want || h.dead() != 0 {
 		t.Errorf("%+v, %v, %d are left", report, err, h.dead())
 	}

@@ -43,7 +43,8 @@ func swallowed[Tx any](t *testing.T, h Harness[Tx]) {
 			return err
 		}(),
 	} {
-		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "swallows") || errors.Is(err, deadletter.ErrTaken) {
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "swallows") ||
+			errors.Is(err, deadletter.ErrTaken) {
 			t.Errorf("%s: %v, class %v", what, err, dedupstore.ClassOf(err))
 		}
 	}
@@ -76,9 +77,11 @@ func startOfAnother[Tx any](t *testing.T, h Harness[Tx]) {
 	}
 }
 
-// The tables stay those that they were, whatever a function makes or leaves in its session, for its own statements and for those behind it.
+// The tables stay those that they were, whatever a function makes or leaves in its session, for its own statements and
+// for those behind it.
 func tablesStay[Tx any](t *testing.T, h Harness[Tx]) {
-	changes := []string{"create temporary table dead_message (id integer)", "create temporary table started_message (id integer)"}
+	changes := []string{"create temporary table dead_message (id integer)",
+		"create temporary table started_message (id integer)"}
 	if h.Locks {
 		changes = append(changes, "set search_path to ''", "set local search_path to ''")
 	}

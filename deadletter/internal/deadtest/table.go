@@ -18,7 +18,8 @@ import (
 
 // A message comes back byte by byte, nil and empty apart.
 func roundTrip[Tx any](t *testing.T, h Harness[Tx]) {
-	bare := deadletter.NewRecord(&consumer.Message{Topic: "t", Headers: []consumer.Header{}}, dedupstore.Key{Consumer: "c", Event: "bare"})
+	bare := deadletter.NewRecord(&consumer.Message{Topic: "t", Headers: []consumer.Header{}},
+		dedupstore.Key{Consumer: "c", Event: "bare"})
 	bare.Kind, bare.Timestamp = deadletter.KindPermanent, time.Time{}
 	for _, want := range []*deadletter.Record{record(1), bare} {
 		id := h.write(t, h.Table, want)[0]
@@ -84,7 +85,8 @@ func filters[Tx any](t *testing.T, h Harness[Tx]) {
 		{deadletter.Filter{Kind: deadletter.KindNoEventID}, []int{3}},
 		{deadletter.Filter{Since: time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)}, []int{1, 2, 3}},
 		{deadletter.Filter{Until: time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)}, []int{0}},
-		{deadletter.Filter{Since: time.Date(2020, 6, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), Until: time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)}, []int{1}},
+		{deadletter.Filter{Since: time.Date(2020, 6, 1, 0, 0, 0, 0, time.FixedZone("", 3600)),
+			Until: time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)}, []int{1}},
 		{deadletter.Filter{IDs: []int64{ids[3], ids[0], 999}}, []int{0, 3}},
 		{deadletter.Filter{Consumer: "billing/orders", Topic: "orders", Kind: deadletter.KindGaveUp}, []int{0}},
 		{deadletter.Filter{Consumer: "' or 1=1 --"}, nil},
@@ -182,7 +184,8 @@ func takenAtOnce[Tx any](t *testing.T, h Harness[Tx]) {
 
 func discard[Tx any](t *testing.T, h Harness[Tx]) {
 	some(t, h)
-	if n, err := h.Table.Discard(t.Context(), deadletter.Filter{Topic: "payments"}); n != 1 || err != nil || h.dead() != 3 {
+	if n, err := h.Table.Discard(t.Context(), deadletter.Filter{Topic: "payments"}); n != 1 || err != nil ||
+		h.dead() != 3 {
 		t.Errorf("Discard() = %d, %v; %d rows are left", n, err, h.dead())
 	}
 	h.Run("delete from dead_message")
@@ -228,12 +231,14 @@ func tooLarge[Tx any](t *testing.T, h Harness[Tx]) {
 	_, err := h.Store.Once(t.Context(), rec.DedupKey(), func(ctx context.Context, tx Tx) error {
 		return h.Limited(1999, false).Write(ctx, tx, rec)
 	})
-	if !errors.Is(err, deadletter.ErrTooLarge) || dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "MaxBytes") || h.dead() != 0 {
+	if !errors.Is(err, deadletter.ErrTooLarge) || dedupstore.ClassOf(err) != dedupstore.Misconfigured ||
+		!strings.Contains(err.Error(), "MaxBytes") || h.dead() != 0 {
 		t.Errorf("%v", err)
 	}
 	id := h.write(t, h.Limited(1999, true), rec)[0]
 	got, err := h.Table.Get(t.Context(), id)
-	if err != nil || !got.LeftOut || got.Value != nil || string(got.Key) != string(rec.Key) || len(got.Headers) > 0 || got.Size != 2000 || got.Offset != 1 {
+	if err != nil || !got.LeftOut || got.Value != nil || string(got.Key) != string(rec.Key) || len(got.Headers) > 0 ||
+		got.Size != 2000 || got.Offset != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	wipe := func() {
@@ -257,7 +262,8 @@ func tooLarge[Tx any](t *testing.T, h Harness[Tx]) {
 // What cannot be read is an error and stays where it is; the rest can be listed and discarded.
 func edited[Tx any](t *testing.T, h Harness[Tx]) {
 	id := h.write(t, h.Table, record(1))[0]
-	for _, headers := range []string{`"secret"`, `{"key": "secret"}`, `[1]`, `[{"key": "k", "base64": "no base64 secret!"}]`} {
+	for _, headers := range []string{`"secret"`, `{"key": "secret"}`, `[1]`,
+		`[{"key": "k", "base64": "no base64 secret!"}]`} {
 		h.Run("update dead_message set headers = '" + headers + "'")
 		_, err := h.Table.Get(t.Context(), id)
 		if !errors.Is(err, deadletter.ErrUnreadable) || strings.Contains(err.Error(), "secret") {
@@ -269,7 +275,8 @@ func edited[Tx any](t *testing.T, h Harness[Tx]) {
 	}
 	h.Run(`update dead_message set headers = '[{"key": "event-id", "text": "repaired"}, {}]', kind = 'my own', message_time = null`)
 	rec, err := h.Table.Get(t.Context(), id)
-	if err != nil || len(rec.Headers) != 2 || string(rec.Headers[0].Value) != "repaired" || rec.Kind != "my own" || !rec.Timestamp.IsZero() {
+	if err != nil || len(rec.Headers) != 2 || string(rec.Headers[0].Value) != "repaired" || rec.Kind != "my own" ||
+		!rec.Timestamp.IsZero() {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
@@ -320,7 +327,8 @@ func countsStarts[Tx any](t *testing.T, h Harness[Tx]) {
 		if n, err := h.Starts.Begin(t.Context(), newest); n != 1 || err != nil {
 			t.Errorf("Begin() = %d, %v", n, err)
 		}
-		if got, err := h.Starts.Pending(t.Context(), newest.Consumer); err != nil || len(got) != 10000 || got[newest.Event] != 1 {
+		if got, err := h.Starts.Pending(t.Context(), newest.Consumer); err != nil || len(got) != 10000 ||
+			got[newest.Event] != 1 {
 			t.Errorf("Pending() = %d of them, %v, %d of the newest", len(got), err, got[newest.Event])
 		}
 		h.Run("delete from started_message where consumer_id = 'many'")

@@ -1,0 +1,14 @@
+-- console: what people have done by a console, one row for each action, written before it is done.
+
+create table if not exists console_action (
+  id         bigint      not null generated always as identity,
+  begun_at   timestamptz not null default clock_timestamp(),
+  ended_at   timestamptz,                     -- null while it is being done, and for ever if the process ended meanwhile
+  done_by    text        not null,
+  action     text        not null,            -- "dead.redrive" for example
+  target     text        not null default '', -- what it was done to
+  reason     text        not null default '',
+  changed    bigint,                          -- how much was changed; null until the action has ended
+  error      text        not null default '', -- why it failed, or did not come to its end
+  constraint console_action_pkey primary key (id)
+);
