@@ -17,9 +17,9 @@ const (
 	// failure, or a lock that it did not get in time.
 	Transient
 
-	// Unavailable asks for another attempt on another connection, when the database is back: the connection was lost, or the
-	// server cannot be reached, starts, stops, is out of connections, memory or disk, or has become a replica. So is a call whose
-	// context ended while it waited for a connection, for BEGIN or for a lock, before its function began.
+	// Unavailable asks for another attempt on another connection, when the database is back: the connection was lost, or
+	// the server cannot be reached, starts, stops, is out of connections, memory or disk, or has become a replica. So is a
+	// call whose context ended while it waited for a connection, for BEGIN or for a lock, before its function began.
 	Unavailable
 
 	// OutcomeUnknown asks for another attempt with the same key, which finds out: see ErrOutcomeUnknown.
@@ -42,8 +42,8 @@ func (c Class) String() string {
 	return names[c]
 }
 
-// WithClass gives err a class and changes nothing else: its text stays, and what it wraps is still found. WithClass of nil is
-// nil.
+// WithClass gives err a class and changes nothing else: its text stays, and what it wraps is still found. WithClass of
+// nil is nil.
 func WithClass(class Class, err error) error {
 	if err == nil {
 		return nil
@@ -74,8 +74,8 @@ type namedError struct{ name, text string }
 func (e *namedError) Error() string     { return e.text }
 func (e *namedError) ErrorType() string { return e.name }
 
-// ClassOf returns the class of err. Where several are nested, the outermost decides. The errors of this package have their
-// classes by themselves: an error that wraps one of them needs no other.
+// ClassOf returns the class of err. Where several are nested, the outermost decides. The errors of this package have
+// their classes by themselves: an error that wraps one of them needs no other.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*classified](err); ok {
 		return e.class

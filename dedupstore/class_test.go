@@ -53,7 +53,8 @@ func TestWithClassChangesNothingElse(t *testing.T) {
 
 func TestClassString(t *testing.T) {
 	t.Parallel()
-	if got := fmt.Sprint(dedupstore.OutcomeUnknown, dedupstore.Unclassified, dedupstore.Permanent, dedupstore.Class(9)); got != "outcome_unknown unclassified permanent Class(9)" {
+	if got := fmt.Sprint(dedupstore.OutcomeUnknown, dedupstore.Unclassified, dedupstore.Permanent,
+		dedupstore.Class(9)); got != "outcome_unknown unclassified permanent Class(9)" {
 		t.Error(got)
 	}
 }

@@ -1,8 +1,9 @@
-// Package dedupstore is the contract between the code that consumes a message and the database that remembers it: a Store
-// records a Key and runs a function in one transaction, so that what the function writes takes effect once per key.
+// Package dedupstore is the contract between the code that consumes a message and the database that remembers it: a
+// Store records a Key and runs a function in one transaction, so that what the function writes takes effect once per
+// key.
 //
-// The package imports the standard library only. Stores are packages of their own (pgxstore, memstore); package storetest is
-// the contract as a test suite that any store runs.
+// The package imports the standard library only. Stores are packages of their own (pgxstore, memstore); package
+// storetest is the contract as a test suite that any store runs.
 package dedupstore
 
 import (
@@ -13,7 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a Key, in bytes. Together they stay below the 2,704 bytes that a PostgreSQL B-tree accepts for one index row.
+// Limits of a Key, in bytes. Together they stay below the 2,704 bytes that a PostgreSQL B-tree accepts for one index
+// row.
 const (
 	MaxConsumerLen = 512
 	MaxEventLen    = 1024
@@ -28,8 +30,8 @@ type Key struct {
 // String returns the key as it stands in logs: consumer, a space, and the event quoted.
 func (k Key) String() string { return fmt.Sprintf("%s %q", k.Consumer, k.Event) }
 
-// Validate reports whether every store can hold k as it is. The error wraps ErrInvalidKey, says what to change, and does
-// not repeat the id.
+// Validate reports whether every store can hold k as it is. The error wraps ErrInvalidKey, says what to change, and
+// does not repeat the id.
 func (k Key) Validate() error {
 	return errors.Join(
 		validate("consumer", k.Consumer, MaxConsumerLen, consumerRemedies),
@@ -62,15 +64,16 @@ func validate(what, s string, limit int, do remedies) error {
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%w: the %s is not UTF-8: %s", ErrInvalidKey, what, do.binary)
 	case strings.IndexByte(s, 0) >= 0:
-		return fmt.Errorf("%w: the %s contains a NUL byte, which PostgreSQL's text cannot hold: %s", ErrInvalidKey, what, do.binary)
+		return fmt.Errorf("%w: the %s contains a NUL byte, which PostgreSQL's text cannot hold: %s", ErrInvalidKey, what,
+			do.binary)
 	}
 	return nil
 }
 
 // Store remembers keys in the database in which Tx is a transaction.
 //
-// A Store must be safe for concurrent use, by many goroutines and by many processes on the same database. Calls for the same
-// key wait for each other; they must not wait for ever for an owner that hangs.
+// A Store must be safe for concurrent use, by many goroutines and by many processes on the same database. Calls for the
+// same key wait for each other; they must not wait for ever for an owner that hangs.
 //
 // Implementations outside this module are welcome: this interface does not change within a major version, new abilities
 // are optional interfaces.
@@ -97,32 +100,34 @@ type Store[Tx any] interface {
 	Once(ctx context.Context, key Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error)
 }
 
-// Checker is implemented by stores that can tell, before the first message, that they would fail: a table or a column is
-// missing, a privilege is missing. The error says what to run; it wraps ErrUnavailable if the database did not answer.
-// The consumer's runner calls it at its start.
+// Checker is implemented by stores that can tell, before the first message, that they would fail: a table or a column
+// is missing, a privilege is missing. The error says what to run; it wraps ErrUnavailable if the database did not
+// answer. The consumer's runner calls it at its start.
 type Checker interface {
 	Check(ctx context.Context) error
 }
 
 // The errors that callers tell apart. ClassOf knows the class of each.
 var (
-	// ErrInvalidKey is returned for a key that no attempt can record: empty, too long, not valid UTF-8 text, or refused by the
-	// types and checks of the table's columns. It is Permanent.
+	// ErrInvalidKey is returned for a key that no attempt can record: empty, too long, not valid UTF-8 text, or refused by
+	// the types and checks of the table's columns. It is Permanent.
 	ErrInvalidKey = WithClass(Permanent, named("invalid_key", "invalid key"))
 
-	// ErrTooOld is returned for an event that is older than the records which are kept, so that nobody knows whether it has
-	// taken effect. It is Permanent.
+	// ErrTooOld is returned for an event that is older than the records which are kept, so that nobody knows whether it
+	// has taken effect. It is Permanent.
 	ErrTooOld = WithClass(Permanent, named("too_old", "the event is older than the window in which repetitions are known"))
 
-	// ErrTxEnded is returned when fn committed or rolled back the transaction, which belongs to the store. It is Permanent.
-	ErrTxEnded = WithClass(Permanent, named("transaction_ended", "the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT"))
+	// ErrTxEnded is returned when fn committed or rolled back the transaction, which belongs to the store. It is
+	// Permanent.
+	ErrTxEnded = WithClass(Permanent,
+		named("transaction_ended", "the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT"))
 
 	// ErrLocked is returned when another transaction has held the key, or a lock of the table, for longer than the store
 	// waits. It is Transient.
 	ErrLocked = WithClass(Transient, named("locked", "another transaction holds the key"))
 
-	// ErrUnavailable is returned when the database cannot be reached now, but may be later: it is worth asking again. It is
-	// Unavailable.
+	// ErrUnavailable is returned when the database cannot be reached now, but may be later: it is worth asking again. It
+	// is Unavailable.
 	ErrUnavailable = WithClass(Unavailable, errors.New("the database cannot be reached"))
 
 	// ErrOutcomeUnknown is returned when the connection or the deadline was lost during COMMIT: the transaction may have

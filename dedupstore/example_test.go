@@ -9,7 +9,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/memstore"
 )
 
-// What a failed call asks for is in its class: the event is to blame for none but Permanent, and for what the function returned.
+// What a failed call asks for is in its class: the event is to blame for none but Permanent, and for what the function
+// returned.
 func ExampleClassOf() {
 	store := memstore.New()
 	key := dedupstore.Key{Consumer: "billing", Event: "confirmed-A-1"}

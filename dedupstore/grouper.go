@@ -1,7 +1,7 @@
 package dedupstore
 
-// Grouper is implemented by stores that put concurrent calls of Once into one transaction. Group is the most calls that share one; 0 or 1
-// is a transaction each. The consumer's runner hands out as many messages at once.
+// Grouper is implemented by stores that put concurrent calls of Once into one transaction. Group is the most calls that
+// share one; 0 or 1 is a transaction each. The consumer's runner hands out as many messages at once.
 type Grouper interface {
 	Group() int
 }
@@ -11,8 +11,8 @@ type GroupReporter interface {
 	// GroupStats returns what has been done so far. ok is false if the store makes no groups.
 	GroupStats() (stats GroupStats, ok bool)
 
-	// WatchGroups has f called after each transaction, also of a single call, until the store is gone. A second f of the same
-	// watcher takes the place of the first. f must return soon, and must not call the store.
+	// WatchGroups has f called after each transaction, also of a single call, until the store is gone. A second f of the
+	// same watcher takes the place of the first. f must return soon, and must not call the store.
 	WatchGroups(watcher any, f func(GroupResult))
 }
 
@@ -24,6 +24,7 @@ type GroupStats struct {
 	Size         int   // the most calls in the next group, at most Group
 	Side         int   // the most transactions side by side now; they are single ones if Size is 1
 	Contended    bool  // groups are held small, one at a time, because of deadlocks or serialization failures
+	Single       bool  // groups do not pay, since functions wait or fail: calls have transactions of their own, until groups pay again
 }
 
 // GroupResult is what became of a transaction.

@@ -39,7 +39,8 @@ func sqlite() schema.Dialect   { return sqlitedialect.New() }
 // Both drivers that bun's users have, in the modes that Check lets pass.
 func TestStoreOnPostgres(t *testing.T) {
 	t.Parallel()
-	for _, driver := range []sqltest.Driver{sqltest.Pgdriver, sqltest.Pgx(pgx.QueryExecModeExec), sqltest.Pgx(pgx.QueryExecModeSimpleProtocol)} {
+	for _, driver := range []sqltest.Driver{sqltest.Pgdriver, sqltest.Pgx(pgx.QueryExecModeExec),
+		sqltest.Pgx(pgx.QueryExecModeSimpleProtocol)} {
 		t.Run(driver.Name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t testing.TB) storetest.Harness[bun.Tx] {
@@ -113,21 +114,22 @@ func TestBuilder(t *testing.T) {
 		}
 	}
 	for _, want := range []bool{true, false} {
-		ran, err := bunstore.New(bun.NewDB(pool, postgres()), nil).Once(t.Context(), key, func(ctx context.Context, tx bun.Tx) error {
-			if err := insert("kept ?0 $1")(ctx, tx); err != nil {
-				return err
-			}
-			if err := tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-				if err := insert("dropped")(ctx, tx); err != nil {
+		ran, err := bunstore.New(bun.NewDB(pool, postgres()), nil).Once(t.Context(), key,
+			func(ctx context.Context, tx bun.Tx) error {
+				if err := insert("kept ?0 $1")(ctx, tx); err != nil {
 					return err
 				}
-				_, err := tx.NewRaw("select 1/0").Exec(ctx)
-				return err
-			}); err == nil {
-				t.Error("the savepoint's error is lost")
-			}
-			return nil
-		})
+				if err := tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+					if err := insert("dropped")(ctx, tx); err != nil {
+						return err
+					}
+					_, err := tx.NewRaw("select 1/0").Exec(ctx)
+					return err
+				}); err == nil {
+					t.Error("the savepoint's error is lost")
+				}
+				return nil
+			})
 		if ran != want || err != nil {
 			t.Errorf("Once() = %v, %v, want %v", ran, err, want)
 		}

@@ -30,7 +30,8 @@ func Example() {
 	defer conn.Close()
 	conn.SetMaxOpenConns(1) // the database is the connection's
 	db := bun.NewDB(conn, sqlitedialect.New())
-	if _, err := db.ExecContext(ctx, schema.SQLite.SQL(nil, schema.Dedup)+"create table charge (order_id text)"); err != nil {
+	if _, err := db.ExecContext(ctx, schema.SQLite.SQL(nil, schema.Dedup)+
+		"create table charge (order_id text)"); err != nil {
 		panic(err)
 	}
 	store := bunstore.New(db, nil)

@@ -27,8 +27,8 @@ var (
 	_ dedupstore.Checker           = (*Store)(nil)
 )
 
-// New returns a Store on db, which stays the caller's to close, after the last Once has returned. A nil cfg is all defaults. New
-// does no input or output. What is wrong with its arguments is the error of Check, and of every Once.
+// New returns a Store on db, which stays the caller's to close, after the last Once has returned. A nil cfg is all
+// defaults. New does no input or output. What is wrong with its arguments is the error of Check, and of every Once.
 func New(db *bun.DB, cfg *sqlstore.Config) *Store {
 	if cfg == nil {
 		cfg = &sqlstore.Config{}
@@ -69,9 +69,10 @@ func dialectOf(db *bun.DB) (schema.Dialect, error) {
 	}
 }
 
-// Once implements dedupstore.Store. At most one less than the pool's MaxOpenConns run at once, if that is set, so that the rest of
-// the service finds a connection; the others wait.
-func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx bun.Tx) error) (ran bool, err error) {
+// Once implements dedupstore.Store. At most one less than the pool's MaxOpenConns run at once, if that is set, so that
+// the rest of the service finds a connection; the others wait.
+func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx bun.Tx) error) (ran bool,
+	err error) {
 	return s.store.Once(ctx, key, fn)
 }
 
@@ -85,8 +86,9 @@ func (s *Store) Forget(ctx context.Context, tx bun.Tx, key dedupstore.Key) error
 	return s.store.Forget(ctx, tx, key)
 }
 
-// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run, and a driver that
-// prepares what bun gives it. It connects, looks at the table, and records a key of its own in a transaction that it rolls back.
+// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run, and a
+// driver that prepares what bun gives it. It connects, looks at the table, and records a key of its own in a
+// transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
 
 // IdleTimeout is Config.IdleTimeout, for who compares it with other times, and 0 on SQLite, which has nothing like it.

@@ -53,7 +53,8 @@ func (s *Store) Recorded(key dedupstore.Key) bool {
 func (s *Store) Identity(context.Context) (string, error) { return fmt.Sprintf("memory/%p", s), nil }
 
 // Once implements dedupstore.Store.
-func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx *Tx) error) (ran bool, err error) {
+func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx *Tx) error) (ran bool,
+	err error) {
 	if err := key.Validate(); err != nil {
 		return false, fmt.Errorf("memstore: %w", err)
 	}
@@ -141,9 +142,9 @@ type Tx struct {
 	onCommit []func()
 }
 
-// OnCommit has f called when the transaction is committed, before Once returns, and not at all if it is rolled back. The
-// functions of a transaction are called in their order, those of two transactions never at the same time. f must not
-// panic, nor call Once. OnCommit panics if the function that got tx has returned.
+// OnCommit has f called when the transaction is committed, before Once returns, and not at all if it is rolled back.
+// The functions of a transaction are called in their order, those of two transactions never at the same time. f must
+// not panic, nor call Once. OnCommit panics if the function that got tx has returned.
 func (tx *Tx) OnCommit(f func()) {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()

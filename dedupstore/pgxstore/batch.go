@@ -13,16 +13,17 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
-// BatchStore records keys as a Store does, for functions that queue their statements instead of sending them. It sends what all
-// functions of a group have queued together with COMMIT: a transaction is two round trips, however many messages it has. It is safe
-// for concurrent use.
+// BatchStore records keys as a Store does, for functions that queue their statements instead of sending them. It sends
+// what all functions of a group have queued together with COMMIT: a transaction is two round trips, however many
+// messages it has. It is safe for concurrent use.
 //
-// A function queues statements with pgx.Batch.Queue, in the order in which they run, and reads nothing. It may look at an answer by a
-// callback (pgx.QueuedQuery.Exec, Query, QueryRow), whose error is the function's; a group with a callback is three round trips.
-// The functions of a group run side by side. A statement that fails is an error of the message that queued it.
+// A function queues statements with pgx.Batch.Queue, in the order in which they run, and reads nothing. It may look at
+// an answer by a callback (pgx.QueuedQuery.Exec, Query, QueryRow), whose error is the function's; a group with a
+// callback is three round trips. The functions of a group run side by side. A statement that fails is an error of the
+// message that queued it.
 //
-// A statement may take until the deadline of the call's context, and IdleTimeout at most. The contexts of a group's calls may be cancelled
-// earlier: CommitTimeout after the last of them has, the statements are given up.
+// A statement may take until the deadline of the call's context, and IdleTimeout at most. The contexts of a group's
+// calls may be cancelled earlier: CommitTimeout after the last of them has, the statements are given up.
 type BatchStore struct {
 	store  *Store
 	groups *gather.Gatherer[*pgx.Batch] // nil without groups
@@ -37,7 +38,8 @@ var (
 	_ dedupstore.Identifier             = (*BatchStore)(nil)
 )
 
-// NewBatch returns a BatchStore on pool, as New returns a Store. Without Config.Group it saves a round trip per message at most.
+// NewBatch returns a BatchStore on pool, as New returns a Store. Without Config.Group it saves a round trip per message
+// at most.
 func NewBatch(pool *pgxpool.Pool, cfg *Config) *BatchStore {
 	s := &BatchStore{store: ungrouped(pool, cfg)}
 	s.store.invalid = errors.Join(s.store.invalid, validMode(pool))
@@ -70,7 +72,8 @@ func validMode(pool *pgxpool.Pool) error {
 }
 
 // Once implements dedupstore.Store.
-func (s *BatchStore) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, batch *pgx.Batch) error) (ran bool, err error) {
+func (s *BatchStore) Once(ctx context.Context, key dedupstore.Key,
+	fn func(ctx context.Context, batch *pgx.Batch) error) (ran bool, err error) {
 	if err := s.store.sql.Invalid(s.store.invalid, key.Validate()); err != nil {
 		return false, err
 	}
@@ -134,12 +137,14 @@ type batchGroups struct{ groups }
 var _ gather.Backend[*pgx.Batch] = (*batchGroups)(nil)
 
 // Once implements gather.Backend.
-func (g *batchGroups) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, *pgx.Batch) error) (bool, error) {
+func (g *batchGroups) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, *pgx.Batch) error) (bool,
+	error) {
 	return g.store.alone(ctx, key, g.store.queueAndCommit(fn))
 }
 
 // Begin implements gather.Backend.
-func (g *batchGroups) Begin(ctx context.Context, keys []dedupstore.Key) (gather.Transaction[*pgx.Batch], []bool, error) {
+func (g *batchGroups) Begin(ctx context.Context, keys []dedupstore.Key) (gather.Transaction[*pgx.Batch], []bool,
+	error) {
 	tx, fresh, err := g.enter(ctx, keys)
 	if err != nil {
 		return nil, nil, err

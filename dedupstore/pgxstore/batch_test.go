@@ -87,7 +87,8 @@ func queue(sql string) func(context.Context, *pgx.Batch) error {
 	}
 }
 
-// batches runs n calls of a store with one connection at once, so that they share transactions, and returns their errors.
+// batches runs n calls of a store with one connection at once, so that they share transactions, and returns their
+// errors.
 func batches(t *testing.T, db *database, n int, fn func(i int, batch *pgx.Batch) error) []error {
 	t.Helper()
 	store := pgxstore.NewBatch(db.Pool, &pgxstore.Config{Group: 50})
@@ -141,7 +142,8 @@ func TestBatchBlames(t *testing.T) {
 			},
 			func(err error) bool { return errors.Is(err, pgx.ErrNoRows) },
 		},
-		"the function": {func(*pgx.Batch) error { return errFunction }, func(err error) bool { return errors.Is(err, errFunction) }},
+		"the function": {func(*pgx.Batch) error { return errFunction },
+			func(err error) bool { return errors.Is(err, errFunction) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

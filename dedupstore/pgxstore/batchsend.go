@@ -51,8 +51,8 @@ func called(all []*queued) bool {
 	return false
 }
 
-// limitSQL limits each statement until the end of the transaction. It stands first, so that an error that belongs to no statement,
-// since nothing was sent, is seen to be one.
+// limitSQL limits each statement until the end of the transaction. It stands first, so that an error that belongs to no
+// statement, since nothing was sent, is seen to be one.
 const limitSQL = `select set_config('statement_timeout', case when current_setting('statement_timeout')::interval between '1 ms' and $1::text::interval
 then current_setting('statement_timeout') else $1::text end, true)`
 
@@ -98,7 +98,8 @@ func shortest(all []*queued, most time.Duration) time.Duration {
 	return max(leastLimit, most)
 }
 
-// limited returns a context that ends when the statements must have been answered, or CommitTimeout after all calls' contexts.
+// limited returns a context that ends when the statements must have been answered, or CommitTimeout after all calls'
+// contexts.
 func (s *Store) limited(all []*queued) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithDeadline(context.Background(), time.Now().Add(s.cfg.IdleTimeout+s.cfg.CommitTimeout))
 	go func() {
@@ -155,7 +156,8 @@ func (s *Store) read(conn *pgx.Conn, results pgx.BatchResults, all []*queued, co
 	return nil
 }
 
-// answer takes the next answer for the call. It is on its way out when calling stays true: the callback has not returned.
+// answer takes the next answer for the call. It is on its way out when calling stays true: the callback has not
+// returned.
 func (q *queued) answer(query *pgx.QueuedQuery, results pgx.BatchResults) error {
 	if query.Fn == nil {
 		_, err := results.Exec()
@@ -167,8 +169,8 @@ func (q *queued) answer(query *pgx.QueuedQuery, results pgx.BatchResults) error 
 	return err
 }
 
-// blame is the error of a statement, or of a callback. A statement that was ended because another call has less time concerns nobody:
-// in a smaller group, or alone, it has its own.
+// blame is the error of a statement, or of a callback. A statement that was ended because another call has less time
+// concerns nobody: in a smaller group, or alone, it has its own.
 func (s *Store) blame(conn *pgx.Conn, its *queued, err error, others, commits bool) error {
 	code := record.StateOf(err)
 	switch {
@@ -187,7 +189,8 @@ func (s *Store) blame(conn *pgx.Conn, its *queued, err error, others, commits bo
 // codeCanceled is what a statement that takes too long ends with.
 const codeCanceled = "57014"
 
-// sendError is an error that concerns no statement. When COMMIT was sent, and the server has not answered, nobody knows its outcome.
+// sendError is an error that concerns no statement. When COMMIT was sent, and the server has not answered, nobody knows
+// its outcome.
 func (s *Store) sendError(ctx context.Context, conn *pgx.Conn, err error, commits bool) error {
 	_, unsent := errors.AsType[pgx.ErrPreprocessingBatch](err)
 	lost := conn.IsClosed() && !unbuilt(err)

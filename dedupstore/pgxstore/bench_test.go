@@ -13,8 +13,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 )
 
-// BenchmarkOnce measures calls with one insert in the function. The server runs as it is: with synchronous_commit, its disk
-// is what is measured.
+// BenchmarkOnce measures calls with one insert in the function. The server runs as it is: with synchronous_commit, its
+// disk is what is measured.
 func BenchmarkOnce(b *testing.B) {
 	for _, workers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("first/workers=%d", workers), func(b *testing.B) {

@@ -32,7 +32,8 @@ func TestMissing(t *testing.T) {
 		"index of the two":  {"alter table processed_event drop constraint processed_event_pkey; create unique index on processed_event (event_id, consumer_id, processed_at)", "no unique index"},
 		"deferrable beside": {"alter table processed_event add unique (event_id, consumer_id) deferrable", "is deferrable"},
 		"key of one":        {"alter table processed_event drop constraint processed_event_pkey; create unique index on processed_event (event_id)", "no unique index"},
-		"several":           {"alter table processed_event drop constraint processed_event_pkey, drop duplicates", "no unique index"},
+		"several": {"alter table processed_event drop constraint processed_event_pkey, drop duplicates",
+			"no unique index"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +82,8 @@ func TestLossyColumns(t *testing.T) {
 	schema := value[string](db, "select current_schema()")
 	db.exec("create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
 	for typ, fine := range map[string]bool{
-		"text": true, "varchar": true, "varchar(1024)": true, "varchar(36)": false, `text collate "en-x-icu"`: true, "uuid": true,
+		"text": true, "varchar": true, "varchar(1024)": true, "varchar(36)": false, `text collate "en-x-icu"`: true,
+		"uuid":      true,
 		"char(100)": false, "name": false, "text collate " + schema + ".folding": false,
 	} {
 		db.exec("truncate processed_event")
@@ -99,17 +101,18 @@ func TestLossyColumns(t *testing.T) {
 	}
 }
 
-// A table that is sound for the consumers of the service, and for nobody else, is tried with one of those. Where it is tried with
-// another one, the error says so.
+// A table that is sound for the consumers of the service, and for nobody else, is tried with one of those. Where it is
+// tried with another one, the error says so.
 func TestTablesOfCertainConsumers(t *testing.T) {
 	t.Parallel()
 	const columns = `create table processed_event (event_id text collate "C" not null, consumer_id text collate "C" not null,
 		processed_at timestamptz not null default clock_timestamp(), duplicates integer not null default 0, primary key (event_id, consumer_id)`
 	for name, create := range map[string]string{
-		"list":        columns + `) partition by list (consumer_id); create table one partition of processed_event for values in ('billing')`,
-		"check":       columns + `, check (consumer_id = 'billing'))`,
-		"foreign key": `create table service (name text collate "C" primary key); insert into service values ('billing'); ` + columns + `, foreign key (consumer_id) references service (name))`,
-		"policy":      columns + `); alter table processed_event enable row level security, force row level security; create policy own on processed_event using (consumer_id = 'billing')`,
+		"list":  columns + `) partition by list (consumer_id); create table one partition of processed_event for values in ('billing')`,
+		"check": columns + `, check (consumer_id = 'billing'))`,
+		"foreign key": `create table service (name text collate "C" primary key); insert into service values ('billing'); ` +
+			columns + `, foreign key (consumer_id) references service (name))`,
+		"policy": columns + `); alter table processed_event enable row level security, force row level security; create policy own on processed_event using (consumer_id = 'billing')`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +121,8 @@ func TestTablesOfCertainConsumers(t *testing.T) {
 			pool := db.Pool
 			if name == "policy" { // which a superuser does not meet
 				role := pgx.Identifier{"einmal " + rand.Text()}.Sanitize()
-				db.exec("create role " + role + "; grant usage on schema " + value[string](db, "select current_schema()") + " to " + role + "; grant select, insert, update on processed_event to " + role)
+				db.exec("create role " + role + "; grant usage on schema " + value[string](db, "select current_schema()") + " to " +
+					role + "; grant select, insert, update on processed_event to " + role)
 				t.Cleanup(func() {
 					if _, err := db.Exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
 						t.Error(err)
@@ -136,13 +140,15 @@ func TestTablesOfCertainConsumers(t *testing.T) {
 				if fine && err != nil {
 					t.Errorf("for billing: %v", err)
 				}
-				if !fine && (err == nil || !strings.Contains(err.Error(), "it was a probe") || dedupstore.ClassOf(err) != dedupstore.Misconfigured) {
+				if !fine && (err == nil || !strings.Contains(err.Error(), "it was a probe") ||
+					dedupstore.ClassOf(err) != dedupstore.Misconfigured) {
 					t.Errorf("for %q: %v (%v), want an error that says that it was a probe", of, err, dedupstore.ClassOf(err))
 				}
 			}
 			store := pgxstore.New(pool, nil)
 			ctx := dedupstore.WithKey(t.Context(), dedupstore.Key{Consumer: "billing", Event: "e"}) // as Dedup does
-			if ran, err := store.Once(ctx, dedupstore.Key{Consumer: "billing", Event: "e"}, func(context.Context, pgx.Tx) error { return nil }); err != nil || !ran {
+			if ran, err := store.Once(ctx, dedupstore.Key{Consumer: "billing", Event: "e"},
+				func(context.Context, pgx.Tx) error { return nil }); err != nil || !ran {
 				t.Errorf("Once() = %v, %v", ran, err)
 			}
 		})
@@ -160,7 +166,8 @@ func TestNotATable(t *testing.T) {
 		store := pgxstore.New(db.Pool, nil)
 		_, onceErr := store.Once(t.Context(), key("e"), writes("e"))
 		for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
-			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "einmal schema print -db postgres") {
+			if err == nil || !strings.Contains(err.Error(), c.says) ||
+				!strings.Contains(err.Error(), "einmal schema print -db postgres") {
 				t.Errorf("%s: %v, want an error that says %q", what, err, c.says)
 			}
 		}
@@ -206,9 +213,11 @@ func TestMissingPrivileges(t *testing.T) {
 		{"select 1", "run: grant usage on schema"}, // what may not be seen is not found by the search_path
 		{"grant usage on schema " + value[string](db, "select current_schema()") + " to " + role, "may not insert"},
 		{"grant select, insert on processed_event to " + role, "may not update"},
-		{"revoke all on processed_event from " + role + "; grant insert (event_id), update (duplicates), select on processed_event to " + role, "42501"},
+		{"revoke all on processed_event from " + role +
+			"; grant insert (event_id), update (duplicates), select on processed_event to " + role, "42501"},
 		{"grant select, insert, update on processed_event to " + role, ""},
-		{"revoke all on processed_event from " + role + "; grant insert (event_id, consumer_id), update (duplicates), select on processed_event to " + role, ""},
+		{"revoke all on processed_event from " + role +
+			"; grant insert (event_id, consumer_id), update (duplicates), select on processed_event to " + role, ""},
 	} {
 		db.exec(c.grant)
 		err := store.Check(t.Context())
@@ -221,6 +230,32 @@ func TestMissingPrivileges(t *testing.T) {
 		_, err = store.Once(t.Context(), key(c.grant), func(context.Context, pgx.Tx) error { return nil })
 		if (err == nil) != (c.says == "") {
 			t.Errorf("after %s: Once: %v", c.grant, err)
+		}
+	}
+}
+
+// A schema of the role's own name, which the search_path has as "$user", is one that may lack USAGE too.
+func TestMissingUsageOfTheRolesOwnSchema(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	role := "einmal_" + strings.ToLower(rand.Text())
+	db.exec("create role " + role + "; create schema " + role + "; create table " + role +
+		".processed_event (like processed_event including all)")
+	t.Cleanup(func() {
+		if _, err := db.Exec(context.Background(), "drop schema "+role+" cascade; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) {
+		cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, `set role `+role+`; set search_path to "$user"`)
+			return err
+		}
+	}), nil)
+	_, onceErr := store.Once(t.Context(), key("e"), func(context.Context, pgx.Tx) error { return nil })
+	for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
+		if err == nil || !strings.Contains(err.Error(), "run: grant usage on schema "+role+" to "+role) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
@@ -244,7 +279,8 @@ func TestReadOnly(t *testing.T) {
 		t.Fatalf("Check has not given up the session: Once() = %v, %v", ran, err)
 	}
 	readOnly()
-	if _, err := store.Once(t.Context(), key("e"), writes("e")); err == nil || !strings.Contains(err.Error(), "read-only") {
+	if _, err := store.Once(t.Context(), key("e"), writes("e")); err == nil ||
+		!strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Once: %v", err)
 	}
 	if ran, err := store.Once(t.Context(), key("e"), writes("e")); !ran || err != nil {
@@ -267,12 +303,14 @@ func TestCheckCannotConnect(t *testing.T) {
 		says   string
 	}{
 		"nobody listens": {func(cfg *pgxpool.Config) {
-			cfg.ConnConfig.Password, cfg.ConnConfig.Host, cfg.ConnConfig.Port = "topsecret", "127.0.0.1", uint16(closed.Addr().(*net.TCPAddr).Port)
+			cfg.ConnConfig.Password, cfg.ConnConfig.Host, cfg.ConnConfig.Port = "topsecret", "127.0.0.1",
+				uint16(closed.Addr().(*net.TCPAddr).Port)
 		}, "check the host and the port"},
 		"no such user": {func(cfg *pgxpool.Config) {
 			cfg.ConnConfig.User, cfg.ConnConfig.Password = "nobody "+rand.Text(), "topsecret"
 		}, "check the user and the password"},
-		"no such database": {func(cfg *pgxpool.Config) { cfg.ConnConfig.Database = "none " + rand.Text() }, "check the name of the database"},
+		"no such database": {func(cfg *pgxpool.Config) { cfg.ConnConfig.Database = "none " + rand.Text() },
+			"check the name of the database"},
 	} {
 		var password string
 		store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) {
@@ -325,7 +363,8 @@ func TestNarrowIndex(t *testing.T) {
 	}
 	_, onceErr := store.Once(t.Context(), key("secret"), writes("second"))
 	for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
-		if err == nil || !strings.Contains(err.Error(), "index narrow takes different events") || strings.Contains(err.Error(), "secret") || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+		if err == nil || !strings.Contains(err.Error(), "index narrow takes different events") ||
+			strings.Contains(err.Error(), "secret") || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -340,7 +379,8 @@ func TestCheckOfAClosedPool(t *testing.T) {
 	t.Parallel()
 	pool := openEmpty(t).pool(func(*pgxpool.Config) {})
 	pool.Close()
-	if err := pgxstore.New(pool, nil).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "the pool was closed") || strings.Contains(err.Error(), "the port") {
+	if err := pgxstore.New(pool, nil).Check(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "the pool was closed") || strings.Contains(err.Error(), "the port") {
 		t.Errorf("%v", err)
 	}
 }

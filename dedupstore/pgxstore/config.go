@@ -16,13 +16,14 @@ type Config struct {
 	// Table is the name of the table, as it is spelled in the catalogue, without quotes. Defaults to processed_event.
 	Table string
 
-	// DoNothing records by ON CONFLICT DO NOTHING instead of the upsert that counts redeliveries. A redelivery is cheaper then,
-	// since it writes nothing; the package's documentation has the price. Where the table cannot take the upsert, because it
-	// is partitioned for example, this is the way without being asked for.
+	// DoNothing records by ON CONFLICT DO NOTHING instead of the upsert that counts redeliveries. A redelivery is cheaper
+	// then, since it writes nothing; the package's documentation has the price. Where the table cannot take the upsert,
+	// because it is partitioned for example, this is the way without being asked for.
 	DoNothing bool
 
-	// Group is the most calls of Once that share a transaction; 0 or 1 is one each. Calls that arrive while a transaction is under
-	// way form the next one, and nobody waits for a group to fill. docs/groups.md says what it gains, and what differs for the function.
+	// Group is the most calls of Once that share a transaction; 0 or 1 is one each. Calls that arrive while a transaction
+	// is under way form the next one, and nobody waits for a group to fill. docs/groups.md says what it gains, and what
+	// differs for the function.
 	Group int
 
 	// LockTimeout is how long a call waits for another transaction that holds its key, and for any other lock that the
@@ -38,9 +39,9 @@ type Config struct {
 	// calls.
 	IdleTimeout time.Duration
 
-	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and, on top of LockTimeout, the record. It does not depend on
-	// the context of Once, which may well end then: a COMMIT that is cut short has an unknown outcome. Defaults to 5 s: a disk
-	// or a synchronous replica that takes longer needs attention.
+	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and, on top of LockTimeout, the record. It does not depend
+	// on the context of Once, which may well end then: a COMMIT that is cut short has an unknown outcome. Defaults to 5 s:
+	// a disk or a synchronous replica that takes longer needs attention.
 	CommitTimeout time.Duration
 
 	// Logger is told once when calls of Once wait for each other because the pool is small. Defaults to slog.Default().

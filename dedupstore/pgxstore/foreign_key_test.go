@@ -8,7 +8,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 )
 
-// A duplicate writes no column of the key, so it does not wait for who holds the row's key only, as a row that refers to it does.
+// A duplicate writes no column of the key, so it does not wait for who holds the row's key only, as a row that refers
+// to it does.
 func TestDuplicateBesideAForeignKey(t *testing.T) {
 	t.Parallel()
 	db := open(t)

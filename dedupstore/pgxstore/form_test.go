@@ -17,7 +17,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// A table takes the upsert if it can, and DO NOTHING if it cannot or the user prefers it. What tells them apart: a counter.
+// A table takes the upsert if it can, and DO NOTHING if it cannot or the user prefers it. What tells them apart: a
+// counter.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -86,7 +87,8 @@ func TestRecordIsSwallowed(t *testing.T) {
 	}
 }
 
-// What swallows, changes or hides some records only, the probe does not meet. An event is no repetition unless its record is seen to be there.
+// What swallows, changes or hides some records only, the probe does not meet. An event is no repetition unless its
+// record is seen to be there.
 func TestRecordIsSwallowedForSome(t *testing.T) {
 	t.Parallel()
 	const swallow = `create function swallow() returns trigger language plpgsql as 'begin if new.consumer_id = ''einmal'' then return new; end if; %s end';
@@ -173,7 +175,8 @@ func TestTriggerRaisesABadValue(t *testing.T) {
 		db.exec(`create function bad() returns trigger language plpgsql as 'begin ` + raise + ` return new; end';
 			create trigger bad before insert on processed_event for each row execute function bad()`)
 		_, err := store.Once(t.Context(), key("the id"), writes("e"))
-		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || errors.Is(err, dedupstore.ErrInvalidKey) || strings.Contains(err.Error(), "the id") {
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || errors.Is(err, dedupstore.ErrInvalidKey) ||
+			strings.Contains(err.Error(), "the id") {
 			t.Errorf("%s: %v, class %v", name, err, dedupstore.ClassOf(err))
 		}
 	}
@@ -191,19 +194,21 @@ func TestColumnsThatRefuse(t *testing.T) {
 		"alter column consumer_id type varchar(8)":  dedupstore.Misconfigured,
 		"add check (consumer_id not like 'test/%')": dedupstore.Misconfigured,
 	} {
-		db.exec("drop table processed_event cascade; " + schema.Postgres.SQL(nil, schema.Dedup) + "; alter table processed_event " + change)
+		db.exec("drop table processed_event cascade; " + schema.Postgres.SQL(nil, schema.Dedup) +
+			"; alter table processed_event " + change)
 		_, err := pgxstore.New(db.Pool, nil).Once(t.Context(), key("no"+strings.Repeat("x", 40)), writes("e")) // little too long
 		if dedupstore.ClassOf(err) != want {
 			t.Errorf("%s: %v, class %v, want %v", change, err, dedupstore.ClassOf(err), want)
 		}
-		if strings.Contains(change, "consumer_id type") && !strings.Contains(err.Error(), "does not take the consumer's name") {
+		if strings.Contains(change, "consumer_id type") &&
+			!strings.Contains(err.Error(), "does not take the consumer's name") {
 			t.Errorf("%s: %v", change, err)
 		}
 	}
 }
 
-// Where partitions are ranges of UUIDv7 ids, the events of a partition that was dropped are too old; those of one that was not
-// created yet are not, and neither are ids of another kind.
+// Where partitions are ranges of UUIDv7 ids, the events of a partition that was dropped are too old; those of one that
+// was not created yet are not, and neither are ids of another kind.
 func TestPartitionsOfUUID7(t *testing.T) {
 	t.Parallel()
 	db := use(t, pgtest.Open(t, pgtest.ByUUID))
@@ -236,7 +241,8 @@ func TestPartitionsOfUUID7(t *testing.T) {
 		t.Errorf("an event of a partition that is not there any more: %v, want ErrTooOld", err)
 	}
 	for _, event := range []string{of2060, uuid7(time.Now().AddDate(40, 0, 0))} {
-		if _, err := once(event); !errors.Is(err, dedupstore.ErrInvalidKey) || !strings.Contains(err.Error(), "ahead of the server's clock") {
+		if _, err := once(event); !errors.Is(err, dedupstore.ErrInvalidKey) ||
+			!strings.Contains(err.Error(), "ahead of the server's clock") {
 			t.Errorf("an event of a producer whose clock is ahead: %v, want ErrInvalidKey", err)
 		}
 	}
@@ -259,7 +265,8 @@ func uuid7(at time.Time) string {
 	return ms[:8] + "-" + ms[8:] + "-7000-8000-0123456789ab"
 }
 
-// A partition that was forgotten is no reason to give its events up, even if there are later ones, of a clock that is fast.
+// A partition that was forgotten is no reason to give its events up, even if there are later ones, of a clock that is
+// fast.
 func TestPartitionWasForgotten(t *testing.T) {
 	t.Parallel()
 	db := use(t, pgtest.Open(t, pgtest.ByUUID))
@@ -269,19 +276,23 @@ func TestPartitionWasForgotten(t *testing.T) {
 	}
 	db.exec(`drop table part1; create table future partition of processed_event
 		for values from ('02900000-0000-0000-0000-000000000000') to ('02950000-0000-0000-0000-000000000000')`)
-	if ran, err := store.Once(t.Context(), key("02910000-0000-7000-8000-0123456789ab"), writes("future")); !ran || err != nil {
+	if ran, err := store.Once(t.Context(), key("02910000-0000-7000-8000-0123456789ab"), writes("future")); !ran ||
+		err != nil {
 		t.Fatalf("Once() = %v, %v", ran, err)
 	}
 	for _, ahead := range []time.Duration{0, 12 * time.Hour} {
 		_, err := store.Once(t.Context(), key(uuid7(time.Now().Add(ahead))), writes("now"))
-		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "create it, and the next ones") {
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured ||
+			!strings.Contains(err.Error(), "create it, and the next ones") {
 			t.Errorf("%v ahead: Once: %v", ahead, err)
 		}
 	}
-	if _, err := store.Once(t.Context(), key(uuid7(time.Now().Add(-45*time.Minute))), writes("before")); dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+	if _, err := store.Once(t.Context(), key(uuid7(time.Now().Add(-45*time.Minute))),
+		writes("before")); dedupstore.ClassOf(err) != dedupstore.Misconfigured {
 		t.Errorf("45 minutes ago: Once: %v, class %v", err, dedupstore.ClassOf(err))
 	}
-	if _, err := store.Once(t.Context(), key(uuid7(time.Now().Add(36*time.Hour))), writes("tomorrow")); !errors.Is(err, dedupstore.ErrInvalidKey) {
+	if _, err := store.Once(t.Context(), key(uuid7(time.Now().Add(36*time.Hour))), writes("tomorrow")); !errors.Is(err,
+		dedupstore.ErrInvalidKey) {
 		t.Errorf("36 hours ahead: Once: %v", err)
 	}
 	_, err := store.Once(t.Context(), key(uuid7(time.Now().AddDate(0, 0, 30))), writes("later"))
@@ -296,7 +307,8 @@ func TestNoPartitionForToday(t *testing.T) {
 	db := use(t, pgtest.Open(t, pgtest.ByUUID))
 	db.exec("drop table part1")
 	store := pgxstore.New(db.Pool, nil)
-	_, onceErr := store.Once(t.Context(), key("018a0000-0000-7000-8000-0123456789ab"), func(context.Context, pgx.Tx) error { return nil })
+	_, onceErr := store.Once(t.Context(), key("018a0000-0000-7000-8000-0123456789ab"),
+		func(context.Context, pgx.Tx) error { return nil })
 	for what, err := range map[string]error{"Check": store.Check(t.Context()), "Once": onceErr} {
 		if err == nil || !strings.Contains(err.Error(), "create it") || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
 			t.Errorf("%s: %v", what, err)
@@ -304,7 +316,8 @@ func TestNoPartitionForToday(t *testing.T) {
 	}
 }
 
-// A record whose deletion a trigger swallows, or a policy, is there, and would have the event that is published again taken for a repetition.
+// A record whose deletion a trigger swallows, or a policy, is there, and would have the event that is published again
+// taken for a repetition.
 func TestForgetIsSwallowed(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -319,7 +332,8 @@ func TestForgetIsSwallowed(t *testing.T) {
 	forget := func(k dedupstore.Key) error {
 		return store.InTx(t.Context(), func(ctx context.Context, tx pgx.Tx) error { return store.Forget(ctx, tx, k) })
 	}
-	if err := forget(key("e")); dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "still there") {
+	if err := forget(key("e")); dedupstore.ClassOf(err) != dedupstore.Misconfigured ||
+		!strings.Contains(err.Error(), "still there") {
 		t.Errorf("Forget() = %v", err)
 	}
 	for _, k := range []dedupstore.Key{key("other"), key("none")} {
@@ -346,7 +360,8 @@ func TestNoPartitionOfAHash(t *testing.T) {
 	store := pgxstore.New(db.Pool, &pgxstore.Config{DoNothing: true})
 	took, refused := 0, 0
 	for i := range 50 {
-		switch ran, err := store.Once(t.Context(), key(uuid7(time.Now().Add(-time.Duration(i+1)*day))), func(context.Context, pgx.Tx) error { return nil }); {
+		switch ran, err := store.Once(t.Context(), key(uuid7(time.Now().Add(-time.Duration(i+1)*day))),
+			func(context.Context, pgx.Tx) error { return nil }); {
 		case ran:
 			took++
 		case dedupstore.ClassOf(err) == dedupstore.Misconfigured:

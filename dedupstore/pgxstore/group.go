@@ -201,7 +201,8 @@ func (tx *groupTx) Run(ctx context.Context, _ int, fn func(context.Context, pgx.
 	})
 }
 
-// Ended implements gather.Transaction. It gives the connection back first: it may be closed, and the pool may have no other one.
+// Ended implements gather.Transaction. It gives the connection back first: it may be closed, and the pool may have no
+// other one.
 func (tx *groupTx) Ended(keys []dedupstore.Key) {
 	tx.Rollback() // of a transaction that the function has begun
 	if tx.xid == "" || len(keys) == 0 {
@@ -229,8 +230,8 @@ func (tx *groupTx) Commit(back []dedupstore.Key) error {
 	return tx.store.commit(ctx, tx.tx)
 }
 
-// unchanged reports whether a function has changed the session in a way that its run has not seen: then those behind it have run as
-// somebody else, perhaps, and all run again, in the end alone.
+// unchanged reports whether a function has changed the session in a way that its run has not seen: then those behind it
+// have run as somebody else, perhaps, and all run again, in the end alone.
 func (tx *groupTx) unchanged(ctx context.Context) error {
 	limited := tx.store.ends.start(ctx)
 	defer tx.store.ends.stop(limited)
@@ -269,8 +270,8 @@ func (tx *groupTx) end() {
 // Abandon implements gather.Transaction: the server ends a transaction whose connection is cut.
 func (tx *groupTx) Abandon() { _ = tx.tx.Conn().PgConn().Conn().Close() }
 
-// groupedTx is the transaction as a function of a group sees it. What would end it is not sent: the records of others would be committed
-// without their effects.
+// groupedTx is the transaction as a function of a group sees it. What would end it is not sent: the records of others
+// would be committed without their effects.
 type groupedTx struct{ pgx.Tx }
 
 // Exec implements pgx.Tx.

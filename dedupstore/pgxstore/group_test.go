@@ -117,8 +117,12 @@ func TestGroupsWithACommit(t *testing.T) {
 	for name, end := range map[string]func(context.Context, pgx.Tx) error{
 		"text":        exec("commit"),
 		"on the Conn": func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Conn().Exec(ctx, "commit"); return err },
-		"with BEGIN":  func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Conn().Exec(ctx, "commit; begin"); return err },
-		"ROLLBACK":    func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Conn().Exec(ctx, "rollback"); return err },
+		"with BEGIN": func(ctx context.Context, tx pgx.Tx) error {
+			_,
+				err := tx.Conn().Exec(ctx, "commit; begin")
+			return err
+		},
+		"ROLLBACK": func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Conn().Exec(ctx, "rollback"); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +152,8 @@ func TestGroupsWithACommit(t *testing.T) {
 				})
 			}
 			calls.Wait()
-			// The records of the three that ended their transaction may stay, without an effect: the store cannot know what they did.
+			// The records of the three that ended their transaction may stay, without an effect: the store cannot know what they
+			// did.
 			if n := value[int](db, "select count(*) from processed_event p where not exists (select from effect e where e.name = p.event_id)"); n > 3 {
 				t.Errorf("%d records without an effect", n)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
-// InTx implements dedupstore.Transactor: one round trip for BEGIN and the time-out, those of fn, and one for COMMIT. IdleTimeout and
-// CommitTimeout are as for Once.
+// InTx implements dedupstore.Transactor: one round trip for BEGIN and the time-out, those of fn, and one for COMMIT.
+// IdleTimeout and CommitTimeout are as for Once.
 func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	return s.unkeyed(ctx, s.runAndCommit(fn))
 }

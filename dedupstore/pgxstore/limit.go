@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// limit makes contexts that all last equally long. It does what context.WithTimeout does with one timer for all of them, instead of one
-// each: setting one up wakes a thread of the Go runtime, and twice for each message that is 5 % of what a call costs the client. It is
-// safe for concurrent use.
+// limit makes contexts that all last equally long. It does what context.WithTimeout does with one timer for all of
+// them, instead of one each: setting one up wakes a thread of the Go runtime, and twice for each message that is 5 % of
+// what a call costs the client. It is safe for concurrent use.
 type limit struct {
 	length time.Duration
 

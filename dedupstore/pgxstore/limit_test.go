@@ -33,7 +33,8 @@ func TestLimit(t *testing.T) {
 				t.Errorf("deadline %v, %v", at, ok)
 			}
 			<-c.ctx.Done()
-			if !errors.Is(c.ctx.Err(), context.DeadlineExceeded) && c.ctx != derived || !errors.Is(context.Cause(c.ctx), context.DeadlineExceeded) {
+			if !errors.Is(c.ctx.Err(), context.DeadlineExceeded) && c.ctx != derived ||
+				!errors.Is(context.Cause(c.ctx), context.DeadlineExceeded) {
 				t.Errorf("ended with %v, %v", c.ctx.Err(), context.Cause(c.ctx))
 			}
 		}
@@ -63,7 +64,8 @@ func TestLimitOfAParentWithADeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &limit{length: time.Second}
-		for patience, want := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond, time.Minute: time.Second} {
+		for patience, want := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond,
+			time.Minute: time.Second} {
 			parent, cancel := context.WithTimeout(t.Context(), patience)
 			c := l.start(parent)
 			began := time.Now()

@@ -25,7 +25,8 @@ func TestDuplicatesAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := value[int](db, "select duplicates from processed_event where event_id = 'repeated' and consumer_id = $1", key("").Consumer); n != 3 {
+	if n := value[int](db, "select duplicates from processed_event where event_id = 'repeated' and consumer_id = $1",
+		key("").Consumer); n != 3 {
 		t.Errorf("%d duplicates were counted, want 3", n)
 	}
 }
@@ -242,7 +243,8 @@ func TestCommitAndRollbackAreRefused(t *testing.T) {
 			t.Errorf("%s: Once: %v, want ErrTxEnded", name, err)
 		}
 	}
-	if effects, records := db.Effects(), value[int](db, "select count(*) from processed_event"); effects != 0 || records != 0 {
+	if effects, records := db.Effects(), value[int](db, "select count(*) from processed_event"); effects != 0 ||
+		records != 0 {
 		t.Errorf("%d effects and %d records, want none", effects, records)
 	}
 }

@@ -65,7 +65,8 @@ func TestTransactionsLeaveAConnection(t *testing.T) {
 	waiting, cancelWaiting := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
 	cancelWaiting(stop)
-	if _, err := store.Once(waiting, dedupstore.Key{Consumer: "c", Event: "x"}, func(context.Context, pgx.Tx) error { return nil }); !errors.Is(err, stop) {
+	if _, err := store.Once(waiting, dedupstore.Key{Consumer: "c", Event: "x"},
+		func(context.Context, pgx.Tx) error { return nil }); !errors.Is(err, stop) {
 		t.Errorf("a call whose context ends while it waits: %v", err)
 	}
 	if len(inside) != 0 {

@@ -12,15 +12,16 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/gather"
 )
 
-// RowStore records keys as a Store does, for functions that hand in rows instead of writing them. One function, flush, writes the rows
-// of all functions of a group, in the order of their calls: by COPY, by one INSERT of arrays, or by an UPDATE of sums. It is safe for
-// concurrent use.
+// RowStore records keys as a Store does, for functions that hand in rows instead of writing them. One function, flush,
+// writes the rows of all functions of a group, in the order of their calls: by COPY, by one INSERT of arrays, or by an
+// UPDATE of sums. It is safe for concurrent use.
 //
-// The functions of a group run side by side. If flush fails, the group is rolled back and halved until the call is alone whose rows it
-// does not write, and its error is that call's; if it panics, it does so in the end on that call's goroutine.
+// The functions of a group run side by side. If flush fails, the group is rolled back and halved until the call is
+// alone whose rows it does not write, and its error is that call's; if it panics, it does so in the end on that call's
+// goroutine.
 //
-// The context of flush has no values of a call. It ends with the first of the contexts of the calls that have rows, and after IdleTimeout;
-// where a call is alone, the context is that call's.
+// The context of flush has no values of a call. It ends with the first of the contexts of the calls that have rows, and
+// after IdleTimeout; where a call is alone, the context is that call's.
 type RowStore[R any] struct {
 	store  *Store
 	flush  func(ctx context.Context, tx pgx.Tx, rows []R) error
@@ -36,23 +37,26 @@ var (
 	_ dedupstore.GroupReporter                     = (*RowStore[int])(nil)
 )
 
-// NewRows returns a RowStore on pool, as New returns a Store. flush is not called without rows. It must not keep them. Without Config.Group
-// it is called for each message.
-func NewRows[R any](pool *pgxpool.Pool, cfg *Config, flush func(ctx context.Context, tx pgx.Tx, rows []R) error) *RowStore[R] {
+// NewRows returns a RowStore on pool, as New returns a Store. flush is not called without rows. It must not keep them.
+// Without Config.Group it is called for each message.
+func NewRows[R any](pool *pgxpool.Pool, cfg *Config,
+	flush func(ctx context.Context, tx pgx.Tx, rows []R) error) *RowStore[R] {
 	s := &RowStore[R]{store: ungrouped(pool, cfg), flush: flush}
 	if flush == nil {
 		s.store.invalid = errors.Join(errors.New("the function that writes the rows is nil"), s.store.invalid)
 	}
 	if s.store.cfg.Group > 1 {
 		s.groups = gather.New(gather.Collect(&gather.Collecting[pgx.Tx, R]{
-			Backend: &groups{store: s.store}, Flush: flush, Limit: s.store.cfg.IdleTimeout, Done: s.store.sql.Done, Inside: s.store.inside,
+			Backend: &groups{store: s.store}, Flush: flush, Limit: s.store.cfg.IdleTimeout, Done: s.store.sql.Done,
+			Inside: s.store.inside,
 		}), s.store.gathering(true))
 	}
 	return s
 }
 
 // Once implements dedupstore.Store.
-func (s *RowStore[R]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, rows *dedupstore.Rows[R]) error) (ran bool, err error) {
+func (s *RowStore[R]) Once(ctx context.Context, key dedupstore.Key,
+	fn func(ctx context.Context, rows *dedupstore.Rows[R]) error) (ran bool, err error) {
 	if err := s.store.sql.Invalid(s.store.invalid, key.Validate()); err != nil {
 		return false, err
 	}

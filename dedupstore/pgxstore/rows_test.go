@@ -33,9 +33,10 @@ func TestRowStore(t *testing.T) {
 }
 
 func rowHarness(db *database, group int) storetest.Harness[pgx.Tx] {
-	h := harnessFor(db, pgx.QueryExecModeCacheStatement, group, func(pool *pgxpool.Pool, cfg *pgxstore.Config) dedupstore.Store[pgx.Tx] {
-		return rowtest.Store(pgxstore.NewRows(pool, cfg, rowtest.Flush[pgx.Tx]))
-	})
+	h := harnessFor(db, pgx.QueryExecModeCacheStatement, group,
+		func(pool *pgxpool.Pool, cfg *pgxstore.Config) dedupstore.Store[pgx.Tx] {
+			return rowtest.Store(pgxstore.NewRows(pool, cfg, rowtest.Flush[pgx.Tx]))
+		})
 	if group > 1 {
 		h.Waiting = nil // calls wait for each other in the process
 	}
@@ -50,9 +51,10 @@ type charge struct {
 
 // copyCharges writes rows by COPY.
 func copyCharges(ctx context.Context, tx pgx.Tx, charges []charge) error {
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"charge"}, []string{"event", "cents"}, pgx.CopyFromSlice(len(charges), func(i int) ([]any, error) {
-		return []any{charges[i].event, charges[i].cents}, nil
-	}))
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"charge"}, []string{"event", "cents"},
+		pgx.CopyFromSlice(len(charges), func(i int) ([]any, error) {
+			return []any{charges[i].event, charges[i].cents}, nil
+		}))
 	return err
 }
 
@@ -83,16 +85,18 @@ func openCharges(t *testing.T) *database {
 	return db
 }
 
-// A row that the database refuses is an error of the message that has handed it in, and of no other, although all are written at once.
+// A row that the database refuses is an error of the message that has handed it in, and of no other, although all are
+// written at once.
 func TestRowsBlame(t *testing.T) {
 	t.Parallel()
 	db := openCharges(t)
 	var most, writes atomic.Int64
-	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, func(ctx context.Context, tx pgx.Tx, charges []charge) error {
-		writes.Add(1)
-		most.Store(max(most.Load(), int64(len(charges))))
-		return copyCharges(ctx, tx, charges)
-	})
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50},
+		func(ctx context.Context, tx pgx.Tx, charges []charge) error {
+			writes.Add(1)
+			most.Store(max(most.Load(), int64(len(charges))))
+			return copyCharges(ctx, tx, charges)
+		})
 	errs := handIn(t, store, 200, func(i int) int { return i%40 - 6 }) // 0 to 6 are refused
 	for i, err := range errs {
 		switch {
@@ -124,12 +128,13 @@ func TestRowsBlame(t *testing.T) {
 func TestRowsPanic(t *testing.T) {
 	t.Parallel()
 	db := openCharges(t)
-	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, func(ctx context.Context, tx pgx.Tx, charges []charge) error {
-		if slices.ContainsFunc(charges, func(c charge) bool { return c.cents == 13 }) {
-			panic("13")
-		}
-		return copyCharges(ctx, tx, charges)
-	})
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50},
+		func(ctx context.Context, tx pgx.Tx, charges []charge) error {
+			if slices.ContainsFunc(charges, func(c charge) bool { return c.cents == 13 }) {
+				panic("13")
+			}
+			return copyCharges(ctx, tx, charges)
+		})
 	var calls sync.WaitGroup
 	var panicked, done atomic.Int64
 	for i := range 100 {
@@ -162,13 +167,14 @@ func TestRowsPanic(t *testing.T) {
 func TestRowsDeadline(t *testing.T) {
 	t.Parallel()
 	db := openCharges(t)
-	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, func(ctx context.Context, tx pgx.Tx, charges []charge) error {
-		if slices.ContainsFunc(charges, func(c charge) bool { return c.cents == 13 }) {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}
-		return copyCharges(ctx, tx, charges)
-	})
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50},
+		func(ctx context.Context, tx pgx.Tx, charges []charge) error {
+			if slices.ContainsFunc(charges, func(c charge) bool { return c.cents == 13 }) {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return copyCharges(ctx, tx, charges)
+		})
 	errs := make([]error, 100)
 	var calls sync.WaitGroup
 	for i := range errs {
@@ -199,7 +205,8 @@ func TestRowsDeadline(t *testing.T) {
 func TestRowsPanicOfOne(t *testing.T) {
 	t.Parallel()
 	db := openCharges(t)
-	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, func(context.Context, pgx.Tx, []charge) error { panic("always") })
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50},
+		func(context.Context, pgx.Tx, []charge) error { panic("always") })
 	var calls sync.WaitGroup
 	var panicked atomic.Int64
 	for i := range 100 {
@@ -256,18 +263,20 @@ func TestRowsNested(t *testing.T) {
 	}
 }
 
-// A function that ends the transaction while it writes has all calls of the group fail for good: nobody knows what was committed.
+// A function that ends the transaction while it writes has all calls of the group fail for good: nobody knows what was
+// committed.
 func TestRowsEnded(t *testing.T) {
 	t.Parallel()
 	db := openCharges(t)
 	var ended atomic.Int64
-	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50}, func(ctx context.Context, tx pgx.Tx, charges []charge) error {
-		if len(charges) > 1 && ended.Add(1) == 1 {
-			_, err := tx.Conn().Exec(ctx, "commit")
-			return err
-		}
-		return copyCharges(ctx, tx, charges)
-	})
+	store := pgxstore.NewRows(db.Pool, &pgxstore.Config{Group: 50},
+		func(ctx context.Context, tx pgx.Tx, charges []charge) error {
+			if len(charges) > 1 && ended.Add(1) == 1 {
+				_, err := tx.Conn().Exec(ctx, "commit")
+				return err
+			}
+			return copyCharges(ctx, tx, charges)
+		})
 	failed := 0
 	for i, err := range handIn(t, store, 100, func(int) int { return 1 }) {
 		if errors.Is(err, dedupstore.ErrTxEnded) {

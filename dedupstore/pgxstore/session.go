@@ -8,11 +8,13 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/internal/record"
 )
 
-// sessionKey is the key of a connection's CustomData under which its session is kept, as it was at its first transaction.
+// sessionKey is the key of a connection's CustomData under which its session is kept, as it was at its first
+// transaction.
 const sessionKey = "github.com/einmal-go/einmal/dedupstore/pgxstore session"
 
-// changed closes the connection if its session is not what it was at its first transaction, or if the first statement of this one, which
-// err is of, has failed as if it were not. It does so within the transaction: a pooler closes its own connection to the server then.
+// changed closes the connection if its session is not what it was at its first transaction, or if the first statement
+// of this one, which err is of, has failed as if it were not. It does so within the transaction: a pooler closes its
+// own connection to the server then.
 func (s *Store) changed(ctx context.Context, conn *pgx.Conn, now record.Session, err error) bool {
 	data := conn.PgConn().CustomData()
 	before, known := data[sessionKey].(record.Session)
@@ -49,14 +51,14 @@ func (s *Store) session(ctx context.Context, tx pgx.Tx) (now record.Session, err
 	return now, err
 }
 
-// reportsTx reports whether the connection shows, without being asked, that the transaction is the one that was begun. Servers before
-// PostgreSQL 14, and some poolers, do not report the setting that shows it.
+// reportsTx reports whether the connection shows, without being asked, that the transaction is the one that was begun.
+// Servers before PostgreSQL 14, and some poolers, do not report the setting that shows it.
 func reportsTx(conn *pgx.Conn) bool {
 	return conn.PgConn().ParameterStatus(record.ReportedSetting) == record.ReportedValue
 }
 
-// ended reports whether the function has ended the transaction, even if it has begun another one. Where the connection does not show that,
-// the server is asked, which costs a round trip.
+// ended reports whether the function has ended the transaction, even if it has begun another one. Where the connection
+// does not show that, the server is asked, which costs a round trip.
 func (s *Store) ended(ctx context.Context, tx pgx.Tx, reported bool) bool {
 	conn := tx.Conn()
 	status := conn.PgConn().TxStatus()

@@ -20,7 +20,8 @@ import (
 // one has a pool keep one connection, which every call gets.
 func one(cfg *pgxpool.Config) { cfg.MaxConns = 1 }
 
-// The table stays the one that it was, whatever a function leaves in its session, and whatever is created under a running service.
+// The table stays the one that it was, whatever a function leaves in its session, and whatever is created under a
+// running service.
 func TestTableStays(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ inside, outside string }{
@@ -36,10 +37,12 @@ func TestTableStays(t *testing.T) {
 			home := db.Database.Schema
 			nearer, elsewhere := home+"_nearer", home+"_elsewhere"
 			names := strings.NewReplacer("nearer", nearer, "elsewhere", elsewhere)
-			db.exec("create schema " + nearer + "; create schema " + elsewhere + "; create table effect (name text); create table " + elsewhere + ".effect (name text);" +
+			db.exec("create schema " + nearer + "; create schema " + elsewhere +
+				"; create table effect (name text); create table " + elsewhere + ".effect (name text);" +
 				schema.Postgres.SQL(nil, schema.Dedup) + schema.Postgres.SQL(&schema.Config{Schema: elsewhere}, schema.Dedup))
 			t.Cleanup(func() {
-				if _, err := db.Exec(context.Background(), "drop schema "+nearer+" cascade; drop schema "+elsewhere+" cascade"); err != nil {
+				if _, err := db.Exec(context.Background(), "drop schema "+nearer+" cascade; drop schema "+elsewhere+
+					" cascade"); err != nil {
 					t.Error(err)
 				}
 			})
@@ -68,15 +71,16 @@ func TestTableStays(t *testing.T) {
 			if ran, err := store.Once(t.Context(), key("second"), writes("second")); !ran || err != nil {
 				t.Errorf("the next event: Once() = %v, %v", ran, err)
 			}
-			if records, effects := value[int](db, "select count(*) from "+home+".processed_event"), db.Effects(); records != 2 || effects != 2 {
+			if records, effects := value[int](db, "select count(*) from "+home+".processed_event"), db.Effects(); records != 2 ||
+				effects != 2 {
 				t.Errorf("%d records and %d effects in the schema of the start, want 2 of each", records, effects)
 			}
 		})
 	}
 }
 
-// What a function leaves in its session does not reach the next one, in Once, InTx and a group, with or without a pooler, whether or not it
-// is seen at once.
+// What a function leaves in its session does not reach the next one, in Once, InTx and a group, with or without a
+// pooler, whether or not it is seen at once.
 func TestSessionIsNotHandedOn(t *testing.T) {
 	t.Parallel()
 	for name, pooler := range map[string]string{"direct": "", "pooler": serverstest.PoolerURL(t)} {
@@ -124,7 +128,8 @@ func TestSettingIsSetBack(t *testing.T) {
 	pool := db.pool(one)
 	store := pgxstore.New(pool, nil)
 	for i := range 5 {
-		for _, set := range []string{"set time zone 'Pacific/Chatham'", "SET LOCAL time zone 'Pacific/Chatham'", "reset search_path"} {
+		for _, set := range []string{"set time zone 'Pacific/Chatham'", "SET LOCAL time zone 'Pacific/Chatham'",
+			"reset search_path"} {
 			if ran, err := store.Once(t.Context(), key(fmt.Sprint(set, i)), exec(set)); !ran || err != nil {
 				t.Fatalf("Once() = %v, %v", ran, err)
 			}
@@ -135,8 +140,8 @@ func TestSettingIsSetBack(t *testing.T) {
 	}
 }
 
-// The functions of a group do not see what the ones before them have set, with or without LOCAL, in their own statement or in a function of
-// the database.
+// The functions of a group do not see what the ones before them have set, with or without LOCAL, in their own statement
+// or in a function of the database.
 func TestSessionIsNotHandedOnInAGroup(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -219,7 +224,10 @@ func TestSpoiledSessionIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			pgtest.Eventually(t, "the session is given up", func() bool { return pool.Stat().TotalConns() == 0 || pool.Stat().NewConnsCount() > 1 })
+			pgtest.Eventually(t, "the session is given up", func() bool {
+				return pool.Stat().TotalConns() == 0 ||
+					pool.Stat().NewConnsCount() > 1
+			})
 			_ = hold.Rollback(context.WithoutCancel(t.Context()))
 		}()
 		ran, err := store.Once(t.Context(), key(spoil), writes(spoil))
@@ -234,13 +242,16 @@ func TestSpoiledSessionIsGivenUp(t *testing.T) {
 	}
 }
 
-// What the function's own statements meet is the event's fault, or not, wherever it happens; a deploy before its migration makes no dead letters.
+// What the function's own statements meet is the event's fault, or not, wherever it happens; a deploy before its
+// migration makes no dead letters.
 func TestWhoseFaultAStatementIs(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	role := pgx.Identifier{"einmal " + rand.Text()}.Sanitize()
-	db.exec("create table secret (n int); create role " + role + "; grant usage on schema " + db.Database.Schema + " to " + role +
-		"; grant select, insert, update on processed_event to " + role + "; create table strict (n int not null check (n > 0))")
+	db.exec("create table secret (n int); create role " + role + "; grant usage on schema " + db.Database.Schema + " to " +
+		role +
+		"; grant select, insert, update on processed_event to " + role +
+		"; create table strict (n int not null check (n > 0))")
 	t.Cleanup(func() { db.drop(role) })
 	store := pgxstore.New(db.pool(func(cfg *pgxpool.Config) { one(cfg); as(role)(cfg) }), nil)
 	db.exec("grant insert on strict to " + role)
@@ -298,8 +309,8 @@ func TestPlanThatChanged(t *testing.T) {
 	}
 }
 
-// Behind a pooler a statement that a function has prepared by its name is another client's, or gone. That is the deployment's fault, says what
-// to do, and costs one attempt.
+// Behind a pooler a statement that a function has prepared by its name is another client's, or gone. That is the
+// deployment's fault, says what to do, and costs one attempt.
 func TestStatementsThatAPoolerMixesUp(t *testing.T) {
 	t.Parallel()
 	db := use(t, pgtest.OpenAlone(t, pgtest.Plain))
@@ -315,7 +326,8 @@ func TestStatementsThatAPoolerMixesUp(t *testing.T) {
 	meet := func(code string, fn func(context.Context, pgx.Tx) error) {
 		t.Helper()
 		_, err := store.Once(t.Context(), key(code), fn)
-		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), code) || !strings.Contains(err.Error(), "default_query_exec_mode=exec") {
+		if dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), code) ||
+			!strings.Contains(err.Error(), "default_query_exec_mode=exec") {
 			t.Errorf("%s: %v, class %v", code, err, dedupstore.ClassOf(err))
 		}
 	}

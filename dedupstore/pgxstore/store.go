@@ -64,9 +64,10 @@ func (s *Store) gathering(atOnce bool) gather.Config {
 	return gather.Config{Size: s.cfg.Group, Side: side, AtOnce: atOnce, Changed: record.GroupsChanged(s.cfg.Logger)}
 }
 
-// Once implements dedupstore.Store. At most one less than the pool's MaxConns run at once, so that the rest of the service finds
-// a connection; the others wait.
-func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool, err error) {
+// Once implements dedupstore.Store. At most one less than the pool's MaxConns run at once, so that the rest of the
+// service finds a connection; the others wait.
+func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx pgx.Tx) error) (ran bool,
+	err error) {
 	if err := s.sql.Invalid(s.invalid, key.Validate()); err != nil {
 		return false, err
 	}
@@ -76,8 +77,8 @@ func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx contex
 	return s.alone(ctx, key, s.runAndCommit(fn))
 }
 
-// finish is what is done in a transaction after the record. It commits, unless it returns an error. The session is as it was when the
-// transaction began.
+// finish is what is done in a transaction after the record. It commits, unless it returns an error. The session is as
+// it was when the transaction began.
 type finish func(ctx context.Context, tx pgx.Tx, began record.Session) error
 
 func (s *Store) runAndCommit(fn func(ctx context.Context, tx pgx.Tx) error) finish {
@@ -153,7 +154,8 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 
 // form finds out at the first call how the table can be written, unless Check has.
 func (s *Store) form(ctx context.Context, conn *pgx.Conn) (record.Form, error) {
-	return s.sql.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second record.Outcome, err error) {
+	return s.sql.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second record.Outcome,
+		err error) {
 		tx, answer, err := s.begin(ctx, conn, form, probe)
 		defer s.rollback(ctx, tx)
 		if err != nil {
@@ -166,11 +168,13 @@ func (s *Store) form(ctx context.Context, conn *pgx.Conn) (record.Form, error) {
 	})
 }
 
-// begin sends BEGIN and the record, which sets the time-outs, in one round trip. tx is not nil even if there is an error; it must be
-// rolled back then.
+// begin sends BEGIN and the record, which sets the time-outs, in one round trip. tx is not nil even if there is an
+// error; it must be rolled back then.
 //
-// The server ends the wait for a row. The deadline is for a wait for the table, and for a server that does not answer at all.
-func (s *Store) begin(ctx context.Context, conn *pgx.Conn, form record.Form, key dedupstore.Key) (tx pgx.Tx, answer record.Answer, err error) {
+// The server ends the wait for a row. The deadline is for a wait for the table, and for a server that does not answer
+// at all.
+func (s *Store) begin(ctx context.Context, conn *pgx.Conn, form record.Form, key dedupstore.Key) (tx pgx.Tx,
+	answer record.Answer, err error) {
 	limited := s.records.start(ctx)
 	defer s.records.stop(limited)
 	var batch pgx.Batch
@@ -223,9 +227,10 @@ func query(conn interface {
 	}
 }
 
-// run calls fn and reports why its transaction must not be committed. What fn has set in its session is set back; what it has hidden, by
-// calling a function of the database that does so, is noticed by the next transaction.
-func (s *Store) run(ctx context.Context, tx pgx.Tx, began record.Session, fn func(ctx context.Context, tx pgx.Tx) error) error {
+// run calls fn and reports why its transaction must not be committed. What fn has set in its session is set back; what
+// it has hidden, by calling a function of the database that does so, is noticed by the next transaction.
+func (s *Store) run(ctx context.Context, tx pgx.Tx, began record.Session,
+	fn func(ctx context.Context, tx pgx.Tx) error) error {
 	guarded := &handlerTx{Tx: tx}
 	reported := reportsTx(tx.Conn())
 	err := fn(ctx, guarded)
@@ -307,8 +312,8 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	return s.sql.Identity(ctx, query(conn.Conn()))
 }
 
-// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,
-// looks at the table, and records a key of its own in a transaction that it rolls back.
+// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It
+// connects, looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.sql.Invalid(s.invalid, nil); err != nil {
 		return err

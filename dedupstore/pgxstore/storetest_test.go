@@ -37,11 +37,12 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Calls that share transactions keep the contract, in every form, and in the modes that differ in what they send: statements that are
-// prepared, are not, or have the values in them.
+// Calls that share transactions keep the contract, in every form, and in the modes that differ in what they send:
+// statements that are prepared, are not, or have the values in them.
 func TestStoreWithGroups(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] { return grouped(open(t), mode) })
@@ -78,13 +79,15 @@ func TestStoreLayouts(t *testing.T) {
 	}
 }
 
-// A role that has the privileges of docs/security.md and no others, but for the one that Forget takes, which is for whoever redrives.
+// A role that has the privileges of docs/security.md and no others, but for the one that Forget takes, which is for
+// whoever redrives.
 func TestStoreWithLeastPrivileges(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Harness[pgx.Tx] {
 		db := use(t, pgtest.Open(t, pgtest.Plain))
 		db.exec(schema.Postgres.SQL(nil, schema.DeadLetter, schema.CrashLoop)) // of which the page tells too
-		db.via = rolestest.New(t, db.Pool, "consumer", "grant insert on effect to %s", "grant delete on processed_event to %s").URL
+		db.via = rolestest.New(t, db.Pool, "consumer", "grant insert on effect to %s",
+			"grant delete on processed_event to %s").URL
 		return harness(db, pgx.QueryExecModeCacheStatement)
 	})
 }
@@ -123,7 +126,8 @@ func harnessOf(db *database, mode pgx.QueryExecMode, group int) storetest.Harnes
 
 // harnessFor is a harness for stores that newStore makes.
 func harnessFor(
-	db *database, mode pgx.QueryExecMode, group int, newStore func(*pgxpool.Pool, *pgxstore.Config) dedupstore.Store[pgx.Tx],
+	db *database, mode pgx.QueryExecMode, group int,
+	newStore func(*pgxpool.Pool, *pgxstore.Config) dedupstore.Store[pgx.Tx],
 ) storetest.Harness[pgx.Tx] {
 	store := func(cfg pgxstore.Config) dedupstore.Store[pgx.Tx] {
 		cfg.Group = group

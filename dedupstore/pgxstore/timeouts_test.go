@@ -19,7 +19,8 @@ import (
 const settings = `select current_setting('lock_timeout') || ' ' || current_setting('idle_in_transaction_session_timeout')
 	|| ' ' || current_setting('transaction_isolation')`
 
-// The function's statements have the session's own lock_timeout, whoever set it, and READ COMMITTED, whatever the default.
+// The function's statements have the session's own lock_timeout, whoever set it, and READ COMMITTED, whatever the
+// default.
 func TestSettingsInTheFunction(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -58,12 +59,13 @@ func TestSettingsInTheFunction(t *testing.T) {
 				return s
 			}
 			before := setting(pool)
-			_, err := pgxstore.New(pool, c.cfg).Once(t.Context(), key(name+mode.String()), func(_ context.Context, tx pgx.Tx) error {
-				if got := setting(tx); got != c.want {
-					t.Errorf("%s, %v: in the function: %s, want %s", name, mode, got, c.want)
-				}
-				return nil
-			})
+			_, err := pgxstore.New(pool, c.cfg).Once(t.Context(), key(name+mode.String()),
+				func(_ context.Context, tx pgx.Tx) error {
+					if got := setting(tx); got != c.want {
+						t.Errorf("%s, %v: in the function: %s, want %s", name, mode, got, c.want)
+					}
+					return nil
+				})
 			if err != nil {
 				t.Errorf("%s, %v: %v", name, mode, err)
 			}
@@ -107,7 +109,8 @@ func TestLockTimeout(t *testing.T) {
 	defer release()
 
 	begin := time.Now()
-	ran, err := pgxstore.New(db.Pool, &pgxstore.Config{LockTimeout: 50 * time.Millisecond}).Once(t.Context(), key("held"), writes("second"))
+	ran, err := pgxstore.New(db.Pool, &pgxstore.Config{LockTimeout: 50 * time.Millisecond}).Once(t.Context(), key("held"),
+		writes("second"))
 	var pgErr *pgconn.PgError
 	if ran || !errors.As(err, &pgErr) || pgErr.Code != "55P03" || !strings.Contains(err.Error(), "LockTimeout (50ms)") {
 		t.Errorf("Once() = %v, %v, want lock_not_available", ran, err)
@@ -155,7 +158,8 @@ func TestLockTimeoutIsNotTheFunctions(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := pgxstore.New(db.Pool, &pgxstore.Config{LockTimeout: time.Millisecond}).Once(t.Context(), key("waits"), exec("update effect set name = 'changed'"))
+		_, err := pgxstore.New(db.Pool, &pgxstore.Config{LockTimeout: time.Millisecond}).Once(t.Context(), key("waits"),
+			exec("update effect set name = 'changed'"))
 		done <- err
 	}()
 	pgtest.Eventually(t, "the function waits, longer than LockTimeout", func() bool {
@@ -181,12 +185,14 @@ func TestIdleTimeoutIsExplained(t *testing.T) {
 		})
 		return nil
 	})
-	if ran || err == nil || errors.Is(err, dedupstore.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "IdleTimeout (50ms)") {
+	if ran || err == nil || errors.Is(err, dedupstore.ErrOutcomeUnknown) ||
+		!strings.Contains(err.Error(), "IdleTimeout (50ms)") {
 		t.Errorf("Once() = %v, %v, want false and an error that names IdleTimeout", ran, err)
 	}
 }
 
-// The next statement of a function meets the session that the server has ended. It is the function that took its time: the attempt counts.
+// The next statement of a function meets the session that the server has ended. It is the function that took its time:
+// the attempt counts.
 func TestIdleTimeoutIsExplainedByTheNextStatement(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -198,7 +204,8 @@ func TestIdleTimeoutIsExplainedByTheNextStatement(t *testing.T) {
 		})
 		return write(ctx, tx, "late")
 	})
-	if ran || err == nil || dedupstore.ClassOf(err) != dedupstore.Unclassified || !strings.Contains(err.Error(), "IdleTimeout (50ms)") {
+	if ran || err == nil || dedupstore.ClassOf(err) != dedupstore.Unclassified ||
+		!strings.Contains(err.Error(), "IdleTimeout (50ms)") {
 		t.Errorf("Once() = %v, %v (%v), want false and an error that names IdleTimeout", ran, err, dedupstore.ClassOf(err))
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// WatchCommits lets Once see on connections with cfg that a COMMIT is on the primary only: an administrator has cancelled its wait
-// for a synchronous replica by pg_cancel_backend. The server says so in a warning and answers that all is well; a failover would lose
-// what has been acknowledged. Once returns an error that wraps dedupstore.ErrOutcomeUnknown instead, and the redelivery waits for the replica.
+// WatchCommits lets Once see on connections with cfg that a COMMIT is on the primary only: an administrator has
+// cancelled its wait for a synchronous replica by pg_cancel_backend. The server says so in a warning and answers that
+// all is well; a failover would lose what has been acknowledged. Once returns an error that wraps
+// dedupstore.ErrOutcomeUnknown instead, and the redelivery waits for the replica.
 //
-// Call it before the pool is made, on pgxpool.Config.ConnConfig, if the database has synchronous replicas. It wraps cfg.OnNotice,
-// which is still called.
+// Call it before the pool is made, on pgxpool.Config.ConnConfig, if the database has synchronous replicas. It wraps
+// cfg.OnNotice, which is still called.
 func WatchCommits(cfg *pgx.ConnConfig) {
 	next := cfg.OnNotice
 	cfg.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {

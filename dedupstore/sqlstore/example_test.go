@@ -21,7 +21,8 @@ func Example() {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1) // the database is the connection's
-	if _, err := db.ExecContext(ctx, schema.SQLite.SQL(nil, schema.Dedup)+"create table charge (order_id text)"); err != nil {
+	if _, err := db.ExecContext(ctx, schema.SQLite.SQL(nil, schema.Dedup)+
+		"create table charge (order_id text)"); err != nil {
 		panic(err)
 	}
 	store := sqlstore.New(db, schema.SQLite, nil)

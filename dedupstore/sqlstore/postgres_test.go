@@ -54,14 +54,16 @@ func TestSettingsInTheFunction(t *testing.T) {
 	each(t, func(t *testing.T, driver sqltest.Driver) {
 		_, pool := open(t, driver, nil)
 		pool.SetMaxOpenConns(1)
-		if _, err := pool.ExecContext(t.Context(), "set lock_timeout = '1234ms'; set default_transaction_isolation = serializable"); err != nil {
+		if _, err := pool.ExecContext(t.Context(),
+			"set lock_timeout = '1234ms'; set default_transaction_isolation = serializable"); err != nil {
 			t.Fatal(err)
 		}
 		cfg := &sqlstore.Config{LockTimeout: time.Millisecond, IdleTimeout: 9 * time.Second}
 		var inside, after string
-		ran, err := sqlstore.New(pool, schema.Postgres, cfg).Once(t.Context(), key("e"), func(ctx context.Context, tx *sql.Tx) error {
-			return tx.QueryRowContext(ctx, settings).Scan(&inside)
-		})
+		ran, err := sqlstore.New(pool, schema.Postgres, cfg).Once(t.Context(), key("e"),
+			func(ctx context.Context, tx *sql.Tx) error {
+				return tx.QueryRowContext(ctx, settings).Scan(&inside)
+			})
 		if !ran || err != nil || inside != "1234ms 9s read committed" {
 			t.Errorf("Once() = %v, %v, in the function: %s", ran, err, inside)
 		}
@@ -96,8 +98,8 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// The call's context ends while the function runs, and the function does not notice: nothing is left of it, and the connection
-// is fit for the next.
+// The call's context ends while the function runs, and the function does not notice: nothing is left of it, and the
+// connection is fit for the next.
 func TestContextOfTheCallEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, driver sqltest.Driver) {
@@ -194,7 +196,8 @@ func TestFunctionLeavesRowsOpen(t *testing.T) {
 	})
 }
 
-// A function that ends the transaction and fails afterwards has not simply failed: the next attempt would find its record.
+// A function that ends the transaction and fails afterwards has not simply failed: the next attempt would find its
+// record.
 func TestEndedAndFailed(t *testing.T) {
 	t.Parallel()
 	own := errors.New("own")
@@ -208,10 +211,12 @@ func TestEndedAndFailed(t *testing.T) {
 				return errors.Join(text("commit")(ctx, tx), text("begin")(ctx, tx))
 			},
 		} {
-			_, err := sqlstore.New(pool, schema.Postgres, nil).Once(t.Context(), key(name), func(ctx context.Context, tx *sql.Tx) error {
-				return errors.Join(end(ctx, tx), own)
-			})
-			if !errors.Is(err, dedupstore.ErrTxEnded) || !errors.Is(err, own) || dedupstore.ClassOf(err) != dedupstore.Permanent {
+			_, err := sqlstore.New(pool, schema.Postgres, nil).Once(t.Context(), key(name),
+				func(ctx context.Context, tx *sql.Tx) error {
+					return errors.Join(end(ctx, tx), own)
+				})
+			if !errors.Is(err, dedupstore.ErrTxEnded) || !errors.Is(err, own) ||
+				dedupstore.ClassOf(err) != dedupstore.Permanent {
 				t.Errorf("%s: %v, want both errors", name, err)
 			}
 		}
@@ -294,8 +299,8 @@ func unopenable(t *testing.T) *sql.DB {
 	return db
 }
 
-// A COMMIT that gets no answer is given up at CommitTimeout, whatever the driver does with it. Its connection and its place are
-// free again when the driver lets go.
+// A COMMIT that gets no answer is given up at CommitTimeout, whatever the driver does with it. Its connection and its
+// place are free again when the driver lets go.
 func TestCommitTimeout(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, driver sqltest.Driver) {
@@ -358,16 +363,17 @@ func TestSessionIsNotHandedOnInAGroup(t *testing.T) {
 		if strings.Contains(set, ";") {
 			continue // the driver takes one statement
 		}
-		pgtest.SessionInAGroup(t, once, func() int { return sqlstore.Waiting(store) }, set, text, func(into *string) func(context.Context, *sql.Tx) error {
-			return func(ctx context.Context, tx *sql.Tx) error {
-				return tx.QueryRowContext(ctx, pgtest.SessionSQL).Scan(into)
-			}
-		})
+		pgtest.SessionInAGroup(t, once, func() int { return sqlstore.Waiting(store) }, set, text,
+			func(into *string) func(context.Context, *sql.Tx) error {
+				return func(ctx context.Context, tx *sql.Tx) error {
+					return tx.QueryRowContext(ctx, pgtest.SessionSQL).Scan(into)
+				}
+			})
 	}
 }
 
-// A session in which something is wrong costs one attempt, not all that come after it, behind a pooler too, which keeps its own connection
-// unless it is told otherwise.
+// A session in which something is wrong costs one attempt, not all that come after it, behind a pooler too, which keeps
+// its own connection unless it is told otherwise.
 func TestSpoiledSessionIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, pooler := range map[string]string{"direct": "", "pooler": serverstest.PoolerURL(t)} {

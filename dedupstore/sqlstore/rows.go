@@ -10,9 +10,9 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// RowStore records keys as a Store does, for functions that hand in rows instead of writing them. One function, flush, writes the rows
-// of all functions of a group, in the order of their calls. It is pgxstore.RowStore for *sql.Tx: groups, blame and contexts are the same.
-// It is safe for concurrent use.
+// RowStore records keys as a Store does, for functions that hand in rows instead of writing them. One function, flush,
+// writes the rows of all functions of a group, in the order of their calls. It is pgxstore.RowStore for *sql.Tx:
+// groups, blame and contexts are the same. It is safe for concurrent use.
 type RowStore[R any] struct{ store *sqltx.RowStore[*sql.Tx, R] }
 
 var (
@@ -24,14 +24,16 @@ var (
 	_ dedupstore.GroupReporter                     = (*RowStore[int])(nil)
 )
 
-// NewRows returns a RowStore on db, as New returns a Store. flush is not called without rows. It must not keep them. Without Config.Group
-// it is called for each message.
-func NewRows[R any](db *sql.DB, dialect schema.Dialect, cfg *Config, flush func(ctx context.Context, tx *sql.Tx, rows []R) error) *RowStore[R] {
+// NewRows returns a RowStore on db, as New returns a Store. flush is not called without rows. It must not keep them.
+// Without Config.Group it is called for each message.
+func NewRows[R any](db *sql.DB, dialect schema.Dialect, cfg *Config,
+	flush func(ctx context.Context, tx *sql.Tx, rows []R) error) *RowStore[R] {
 	return &RowStore[R]{sqltx.Rows(New(db, dialect, cfg).store, flush)}
 }
 
 // Once implements dedupstore.Store.
-func (s *RowStore[R]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, rows *dedupstore.Rows[R]) error) (ran bool, err error) {
+func (s *RowStore[R]) Once(ctx context.Context, key dedupstore.Key,
+	fn func(ctx context.Context, rows *dedupstore.Rows[R]) error) (ran bool, err error) {
 	return s.store.Once(ctx, key, fn)
 }
 

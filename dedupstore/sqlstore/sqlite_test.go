@@ -30,27 +30,39 @@ func TestSQLiteCheck(t *testing.T) {
 	t.Parallel()
 	const columns = "processed_at text, duplicates integer not null default 0"
 	for name, c := range map[string]struct{ instead, says string }{
-		"no table":             {"", "does not exist"},
-		"a view":               {"create view processed_event as select 1", "it is a view"},
-		"missing counter":      {"create table processed_event (event_id text, consumer_id text, processed_at text, primary key (event_id, consumer_id))", "column duplicates is missing"},
-		"missing time":         {"create table processed_event (event_id text, consumer_id text, duplicates integer default 0, primary key (event_id, consumer_id))", "column processed_at is missing"},
-		"no key":               {"create table processed_event (event_id text, consumer_id text, " + columns + ")", "no unique index"},
-		"wide key":             {"create table processed_event (event_id text, consumer_id text, " + columns + ", primary key (event_id, consumer_id, processed_at))", "no unique index"},
-		"partial key":          {"create table processed_event (event_id text, consumer_id text, " + columns + "); create unique index i on processed_event (event_id, consumer_id) where duplicates = 0", "no unique index"},
-		"narrow key beside":    {"create table processed_event (event_id text, consumer_id text, " + columns + ", primary key (event_id, consumer_id)); create unique index narrow on processed_event (event_id)", `index "narrow" takes different events`},
-		"folding collation":    {"create table processed_event (event_id text collate nocase, consumer_id text, " + columns + ", primary key (event_id, consumer_id))", "does not compare byte by byte"},
-		"number for an id":     {"create table processed_event (event_id numeric, consumer_id text, " + columns + ", primary key (event_id, consumer_id))", "column event_id is of type numeric"},
-		"integer for an id":    {"create table processed_event (event_id bigint, consumer_id text, " + columns + ", primary key (event_id, consumer_id))", "column event_id is of type bigint"},
-		"varchar, blob, none":  {"create table processed_event (event_id varchar(9), consumer_id blob, " + columns + ", primary key (event_id, consumer_id))", ""},
-		"unrelated index":      {"create table processed_event (id integer primary key, event_id text, consumer_id, " + columns + ", unique (consumer_id, event_id))", ""},
-		"trigger that ignores": {"create table processed_event (event_id text, consumer_id text, " + columns + ", primary key (event_id, consumer_id)); create trigger i before insert on processed_event begin select raise(ignore); end", "trigger"},
+		"no table":        {"", "does not exist"},
+		"a view":          {"create view processed_event as select 1", "it is a view"},
+		"missing counter": {"create table processed_event (event_id text, consumer_id text, processed_at text, primary key (event_id, consumer_id))", "column duplicates is missing"},
+		"missing time":    {"create table processed_event (event_id text, consumer_id text, duplicates integer default 0, primary key (event_id, consumer_id))", "column processed_at is missing"},
+		"no key": {"create table processed_event (event_id text, consumer_id text, " + columns + ")",
+			"no unique index"},
+		"wide key": {"create table processed_event (event_id text, consumer_id text, " + columns +
+			", primary key (event_id, consumer_id, processed_at))", "no unique index"},
+		"partial key": {"create table processed_event (event_id text, consumer_id text, " + columns +
+			"); create unique index i on processed_event (event_id, consumer_id) where duplicates = 0", "no unique index"},
+		"narrow key beside": {"create table processed_event (event_id text, consumer_id text, " + columns +
+			", primary key (event_id, consumer_id)); create unique index narrow on processed_event (event_id)",
+			`index "narrow" takes different events`},
+		"folding collation": {"create table processed_event (event_id text collate nocase, consumer_id text, " + columns +
+			", primary key (event_id, consumer_id))", "does not compare byte by byte"},
+		"number for an id": {"create table processed_event (event_id numeric, consumer_id text, " + columns +
+			", primary key (event_id, consumer_id))", "column event_id is of type numeric"},
+		"integer for an id": {"create table processed_event (event_id bigint, consumer_id text, " + columns +
+			", primary key (event_id, consumer_id))", "column event_id is of type bigint"},
+		"varchar, blob, none": {"create table processed_event (event_id varchar(9), consumer_id blob, " + columns +
+			", primary key (event_id, consumer_id))", ""},
+		"unrelated index": {"create table processed_event (id integer primary key, event_id text, consumer_id, " +
+			columns + ", unique (consumer_id, event_id))", ""},
+		"trigger that ignores": {"create table processed_event (event_id text, consumer_id text, " + columns +
+			", primary key (event_id, consumer_id)); create trigger i before insert on processed_event begin select raise(ignore); end", "trigger"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := sqltest.NewFile(t)
 			f.Run("drop table processed_event; " + c.instead)
 			err := sqlstore.New(f.DB, schema.SQLite, nil).Check(t.Context())
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || dedupstore.ClassOf(err) != dedupstore.Misconfigured) {
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) ||
+				dedupstore.ClassOf(err) != dedupstore.Misconfigured) {
 				t.Fatalf("Check: %v, want %q", err, c.says)
 			}
 			if err == nil {
@@ -80,7 +92,8 @@ func TestSQLiteWithAnotherTable(t *testing.T) {
 	t.Parallel()
 	f := sqltest.NewFile(t)
 	const name = `seen "by" us`
-	f.Run("drop table processed_event; " + schema.SQLite.SQL(&schema.Config{Tables: map[string]string{"processed_event": name}}, schema.Dedup))
+	f.Run("drop table processed_event; " +
+		schema.SQLite.SQL(&schema.Config{Tables: map[string]string{"processed_event": name}}, schema.Dedup))
 	store := sqlstore.New(f.DB, schema.SQLite, &sqlstore.Config{Table: name})
 	if err := store.Check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -135,18 +148,20 @@ func TestSQLiteStatementFails(t *testing.T) {
 	t.Parallel()
 	f := sqltest.NewFile(t)
 	f.Run("create table one (name text unique); insert into one values ('taken')")
-	ran, err := sqlstore.New(f.DB, schema.SQLite, nil).Once(t.Context(), key("e"), func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "insert into one values ('taken')"); err == nil {
-			t.Error("the constraint is not there")
-		}
-		return writes("e")(ctx, tx)
-	})
+	ran, err := sqlstore.New(f.DB, schema.SQLite, nil).Once(t.Context(), key("e"),
+		func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, "insert into one values ('taken')"); err == nil {
+				t.Error("the constraint is not there")
+			}
+			return writes("e")(ctx, tx)
+		})
 	if !ran || err != nil || f.Count("select count(*) from effect") != 1 {
 		t.Errorf("Once() = %v, %v", ran, err)
 	}
 }
 
-// A function that ends the transaction and fails afterwards has not simply failed: the next attempt would find its record.
+// A function that ends the transaction and fails afterwards has not simply failed: the next attempt would find its
+// record.
 func TestSQLiteEndedAndFailed(t *testing.T) {
 	t.Parallel()
 	f := sqltest.NewFile(t)
@@ -158,9 +173,10 @@ func TestSQLiteEndedAndFailed(t *testing.T) {
 			return err
 		},
 	} {
-		_, err := sqlstore.New(f.DB, schema.SQLite, nil).Once(t.Context(), key(name), func(ctx context.Context, tx *sql.Tx) error {
-			return errors.Join(end(ctx, tx), own)
-		})
+		_, err := sqlstore.New(f.DB, schema.SQLite, nil).Once(t.Context(), key(name),
+			func(ctx context.Context, tx *sql.Tx) error {
+				return errors.Join(end(ctx, tx), own)
+			})
 		if !errors.Is(err, dedupstore.ErrTxEnded) || !errors.Is(err, own) || dedupstore.ClassOf(err) != dedupstore.Permanent {
 			t.Errorf("%s: %v, want both errors", name, err)
 		}
@@ -204,10 +220,11 @@ func TestWhoseFaultAStatementIsInSQLite(t *testing.T) {
 	}
 	full := f.Open(50)
 	full.SetMaxOpenConns(1)
-	_, err := sqlstore.New(full, schema.SQLite, nil).Once(t.Context(), key("full"), func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "pragma max_page_count = 1; insert into effect values (hex(zeroblob(100000)))")
-		return err
-	})
+	_, err := sqlstore.New(full, schema.SQLite, nil).Once(t.Context(), key("full"),
+		func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "pragma max_page_count = 1; insert into effect values (hex(zeroblob(100000)))")
+			return err
+		})
 	if dedupstore.ClassOf(err) != dedupstore.Unavailable {
 		t.Errorf("a full disk: %v, class %v", err, dedupstore.ClassOf(err))
 	}
@@ -261,19 +278,22 @@ func TestRecordIsTakenAwayInSQLite(t *testing.T) {
 	}
 }
 
-// A record whose deletion a trigger swallows is there, and would have the event that is published again taken for a repetition.
+// A record whose deletion a trigger swallows is there, and would have the event that is published again taken for a
+// repetition.
 func TestForgetIsSwallowedInSQLite(t *testing.T) {
 	t.Parallel()
 	f := sqltest.NewFile(t)
 	store := sqlstore.New(f.DB, schema.SQLite, nil)
-	if ran, err := store.Once(t.Context(), key("e"), func(context.Context, *sql.Tx) error { return nil }); !ran || err != nil {
+	if ran, err := store.Once(t.Context(), key("e"), func(context.Context, *sql.Tx) error { return nil }); !ran ||
+		err != nil {
 		t.Fatalf("Once() = %v, %v", ran, err)
 	}
 	forget := func() error {
 		return store.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error { return store.Forget(ctx, tx, key("e")) })
 	}
 	f.Run("create trigger swallow before delete on processed_event begin select raise(ignore); end")
-	if err := forget(); dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "still there") {
+	if err := forget(); dedupstore.ClassOf(err) != dedupstore.Misconfigured ||
+		!strings.Contains(err.Error(), "still there") {
 		t.Errorf("Forget() = %v", err)
 	}
 	f.Run("drop trigger swallow")
@@ -282,7 +302,8 @@ func TestForgetIsSwallowedInSQLite(t *testing.T) {
 			t.Errorf("without the trigger: Forget() = %v", err)
 		}
 	}
-	if ran, err := store.Once(t.Context(), key("e"), func(context.Context, *sql.Tx) error { return nil }); !ran || err != nil {
+	if ran, err := store.Once(t.Context(), key("e"), func(context.Context, *sql.Tx) error { return nil }); !ran ||
+		err != nil {
 		t.Errorf("Once() = %v, %v", ran, err)
 	}
 }

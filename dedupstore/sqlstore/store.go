@@ -22,13 +22,14 @@ type Config struct {
 	// Table is the name of the table, as it is spelled in the catalogue, without quotes. Defaults to processed_event.
 	Table string
 
-	// DoNothing records by ON CONFLICT DO NOTHING instead of the upsert that counts redeliveries. A redelivery is cheaper then,
-	// since it writes nothing; package pgxstore has the price. Where the table cannot take the upsert, because it is
+	// DoNothing records by ON CONFLICT DO NOTHING instead of the upsert that counts redeliveries. A redelivery is cheaper
+	// then, since it writes nothing; package pgxstore has the price. Where the table cannot take the upsert, because it is
 	// partitioned for example, this is the way without being asked for.
 	DoNothing bool
 
-	// Group is the most calls of Once that share a transaction; 0 or 1 is one each. Calls that arrive while a transaction is under
-	// way form the next one, and nobody waits for a group to fill. docs/groups.md says what it gains, and what differs for the function.
+	// Group is the most calls of Once that share a transaction; 0 or 1 is one each. Calls that arrive while a transaction
+	// is under way form the next one, and nobody waits for a group to fill. docs/groups.md says what it gains, and what
+	// differs for the function.
 	Group int
 
 	// LockTimeout is how long a call waits for another transaction that holds its key, and for any other lock that the
@@ -44,9 +45,9 @@ type Config struct {
 	// calls. SQLite has nothing like it.
 	IdleTimeout time.Duration
 
-	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and, on top of LockTimeout, the record. It does not depend on
-	// the context of Once, which may well end then: a COMMIT that is cut short has an unknown outcome. Defaults to 5 s: a disk
-	// or a synchronous replica that takes longer needs attention.
+	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and, on top of LockTimeout, the record. It does not depend
+	// on the context of Once, which may well end then: a COMMIT that is cut short has an unknown outcome. Defaults to 5 s:
+	// a disk or a synchronous replica that takes longer needs attention.
 	CommitTimeout time.Duration
 
 	// Logger is told once when calls of Once wait for each other because the pool is small. Defaults to slog.Default().
@@ -64,8 +65,9 @@ var (
 	_ dedupstore.Transactor[*sql.Tx] = (*Store)(nil)
 )
 
-// New returns a Store on db, which stays the caller's to close, after the last Once has returned. The dialect is schema.Postgres
-// or schema.SQLite. New does no input or output. What is wrong with its arguments is the error of Check, and of every Once.
+// New returns a Store on db, which stays the caller's to close, after the last Once has returned. The dialect is
+// schema.Postgres or schema.SQLite. New does no input or output. What is wrong with its arguments is the error of
+// Check, and of every Once.
 func New(db *sql.DB, dialect schema.Dialect, cfg *Config) *Store {
 	if cfg == nil {
 		cfg = &Config{}
@@ -86,9 +88,10 @@ func New(db *sql.DB, dialect schema.Dialect, cfg *Config) *Store {
 	return &Store{sqltx.New(driver, texts, full, errors.Join(invalid, unknown, full.Validate()))}
 }
 
-// Once implements dedupstore.Store. At most one less than the pool's MaxOpenConns run at once, if that is set, so that the rest of
-// the service finds a connection; the others wait.
-func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx *sql.Tx) error) (ran bool, err error) {
+// Once implements dedupstore.Store. At most one less than the pool's MaxOpenConns run at once, if that is set, so that
+// the rest of the service finds a connection; the others wait.
+func (s *Store) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx *sql.Tx) error) (ran bool,
+	err error) {
 	return s.store.Once(ctx, key, fn)
 }
 
@@ -102,8 +105,8 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, key dedupstore.Key) erro
 	return s.store.Forget(ctx, tx, key)
 }
 
-// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It connects,
-// looks at the table, and records a key of its own in a transaction that it rolls back.
+// Check implements dedupstore.Checker: it reports everything that would make Once fail, with the SQL to run. It
+// connects, looks at the table, and records a key of its own in a transaction that it rolls back.
 func (s *Store) Check(ctx context.Context) error { return s.store.Check(ctx) }
 
 // IdleTimeout is Config.IdleTimeout, for who compares it with other times, and 0 on SQLite, which has nothing like it.

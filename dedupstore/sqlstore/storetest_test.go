@@ -68,7 +68,8 @@ func TestStoreBehindPgbouncer(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Harness[*sql.Tx] {
 		db := pgtest.Open(t, pgtest.Plain)
 		db.Layout.Schema = db.Schema
-		return sqltest.Postgres(t, db, db.Behind(serverstest.PoolerURL(t)), sqltest.Pgx(pgx.QueryExecModeExec), kind(schema.Postgres))
+		return sqltest.Postgres(t, db, db.Behind(serverstest.PoolerURL(t)), sqltest.Pgx(pgx.QueryExecModeExec),
+			kind(schema.Postgres))
 	})
 }
 

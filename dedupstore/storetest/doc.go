@@ -1,4 +1,5 @@
-// Package storetest is the contract of dedupstore.Store as a test suite, for the stores of this module and for those of others.
+// Package storetest is the contract of dedupstore.Store as a test suite, for the stores of this module and for those of
+// others.
 //
 // A store's test opens a fresh database for each case and says what it can do there:
 //

@@ -12,9 +12,9 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// Harness is a store on a fresh database, and what the suite needs to look into it. The first three fields are required.
-// The others are capabilities: a field that is nil declines the promises that cannot be tested without it, and Run says
-// which.
+// Harness is a store on a fresh database, and what the suite needs to look into it. The first three fields are
+// required. The others are capabilities: a field that is nil declines the promises that cannot be tested without it,
+// and Run says which.
 type Harness[Tx any] struct {
 	// Store is the store under test, on a database with no record and no effect in it. It must allow four calls at once;
 	// of more, some may queue.
@@ -34,8 +34,8 @@ type Harness[Tx any] struct {
 	// calls a tenth of a second to do what they must not do.
 	Waiting func(ctx context.Context) (int, error)
 
-	// Spoil has ways, by name, to make tx impossible to commit without ending it: a statement that fails, a connection that
-	// breaks. What they return is swallowed by the suite's functions. Leave out what does no harm in this database.
+	// Spoil has ways, by name, to make tx impossible to commit without ending it: a statement that fails, a connection
+	// that breaks. What they return is swallowed by the suite's functions. Leave out what does no harm in this database.
 	Spoil map[string]func(ctx context.Context, tx Tx) error
 
 	// Lose breaks the connection of tx. The suite's functions return its error, or swallow it.
@@ -81,8 +81,8 @@ func (m Moment) String() string {
 	return fmt.Sprintf("Moment(%d)", int(m))
 }
 
-// Run runs the suite, each case as a parallel subtest on a database of its own, which open makes. Cases that the harness
-// declines are skipped, and listed at the end.
+// Run runs the suite, each case as a parallel subtest on a database of its own, which open makes. Cases that the
+// harness declines are skipped, and listed at the end.
 func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 	t.Helper()
 	var declined list
@@ -155,7 +155,8 @@ func (c testCase[Tx]) declined(h Harness[Tx]) string {
 	_, forgetting := h.Store.(dedupstore.Forgetter[Tx])
 	has := map[need]bool{
 		nothing: true, other: h.Other != nil, spoil: h.Spoil != nil, end: h.End != nil,
-		lose: h.Lose != nil, brief: h.Brief != nil, cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks, unkeyed: transacts,
+		lose: h.Lose != nil, brief: h.Brief != nil, cut: h.Cut != nil, impatient: h.Impatient != nil, checker: checks,
+		unkeyed: transacts,
 		forgets: forgetting && transacts,
 	}
 	if has[c.needs] {

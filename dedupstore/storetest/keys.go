@@ -15,12 +15,14 @@ func oddEvents() []string {
 	return []string{
 		"a", "A", "a ", " a", "a\t", "a\n", "a\r\n", "aa", "\u0001", "\u007f",
 		"1", "01", "1.0", "+1", "1e0", "null", "NULL", "true", "{}", "[]", `""`, "''",
-		"$1", "?", ":a", "%s", "%", "_", `\`, `\\`, `\x61`, "a'b", `a"b`, "a`b", "a;--", "a/*", "x'); drop table processed_event; --",
+		"$1", "?", ":a", "%s", "%", "_", `\`, `\\`, `\x61`, "a'b", `a"b`, "a`b", "a;--", "a/*",
+		"x'); drop table processed_event; --",
 		"\u00e4", "a\u0308", "\u00c4", "ae", // the same letter composed and decomposed, its capital, its transcription
 		"\u00df", "ss", "SS", "\u1e9e", "i", "I", "\u0130", "\u0131", "\u017f", "s",
 		"\uff41", "\u200b", "a\u200b", "\u00a0", "\ufeffa", "\ufffd", "\U0001f642", "\U0001f642\ufe0f",
 		"6f9619ff-8b86-d011-b42d-00c04fc964ff", "6F9619FF-8B86-D011-B42D-00C04FC964FF", "6f9619ff8b86d011b42d00c04fc964ff",
-		strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("x", 256),
+		strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y",
+		strings.Repeat("x", 256),
 		long, long[:len(long)-1], long[:len(long)-1] + "!",
 	}
 }
@@ -30,7 +32,8 @@ func (s *suite[Tx]) oddKeys() {
 	for _, event := range oddEvents() {
 		keys = append(keys, dedupstore.Key{Consumer: "c", Event: event})
 	}
-	for _, consumer := range []string{"C", "c ", "\u00e4", "a\u0308", "c\na", oddEvents()[len(oddEvents())-1][:dedupstore.MaxConsumerLen]} {
+	for _, consumer := range []string{"C", "c ", "\u00e4", "a\u0308", "c\na",
+		oddEvents()[len(oddEvents())-1][:dedupstore.MaxConsumerLen]} {
 		keys = append(keys, dedupstore.Key{Consumer: consumer, Event: "a"})
 	}
 	keys = append(keys, dedupstore.Key{ // the largest of all
@@ -39,7 +42,8 @@ func (s *suite[Tx]) oddKeys() {
 	for i, k := range keys {
 		ran, err := s.once(s.Store, k, s.writes(fmt.Sprint(i)))
 		if !ran || err != nil {
-			s.t.Fatalf("Once() = %v, %v for the key %.60q, want true: it was taken for another one, or refused", ran, err, k.String())
+			s.t.Fatalf("Once() = %v, %v for the key %.60q, want true: it was taken for another one, or refused", ran, err,
+				k.String())
 		}
 	}
 	for i, k := range keys {

@@ -108,7 +108,8 @@ func (tx *modelTx) write(effect string) error {
 	return nil
 }
 
-func (s *model) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, *modelTx) error) (ran bool, err error) {
+func (s *model) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, *modelTx) error) (ran bool,
+	err error) {
 	if err := key.Validate(); err != nil && s.flaw != "takes invalid keys" {
 		return false, err
 	}
@@ -200,7 +201,8 @@ func (s *model) tryBegin(tx *modelTx, waits bool) (done, recorded bool, err erro
 		s.recorded[tx.key] = s.flaw == "records apart, before the function"
 	case holder != nil && s.flaw == "fails without waiting":
 		err = errors.New("busy")
-	case holder.store.idle > 0 && time.Since(holder.since) > holder.store.idle && s.flaw != "a frozen owner blocks for ever":
+	case holder.store.idle > 0 && time.Since(holder.since) > holder.store.idle &&
+		s.flaw != "a frozen owner blocks for ever":
 		holder.takenOff = true
 		s.holders[tx.key] = tx
 	default:
@@ -286,5 +288,6 @@ func (s *model) commit(tx *modelTx) (ran bool, err error) {
 		}
 		return false, dedupstore.ErrOutcomeUnknown
 	}
-	return false, cmp.Or(map[flaw]error{"ErrOutcomeUnknown is missing": errors.New("lost")}[s.flaw], dedupstore.ErrOutcomeUnknown)
+	return false, cmp.Or(map[flaw]error{"ErrOutcomeUnknown is missing": errors.New("lost")}[s.flaw],
+		dedupstore.ErrOutcomeUnknown)
 }

@@ -19,7 +19,8 @@ func (s *suite[Tx]) outcomeUnknown() {
 			s.t.Errorf("%s: the next attempt: %v", at, err)
 		}
 		if ran != (at == BeforeCommit) {
-			s.t.Errorf("%s: the next attempt ran: %v. Harness.Cut does not cut at that moment, or the store settles it wrongly", at, ran)
+			s.t.Errorf("%s: the next attempt ran: %v. Harness.Cut does not cut at that moment, or the store settles it wrongly",
+				at, ran)
 		}
 		s.wantEffects(effect, 1)
 		s.wantSkipped(k)

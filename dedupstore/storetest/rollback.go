@@ -137,8 +137,8 @@ func (s *suite[Tx]) swallowed() {
 	}
 }
 
-// ended does not say whether the effect is committed by the way in which the function ends the transaction: only that the
-// store does not make it worse.
+// ended does not say whether the effect is committed by the way in which the function ends the transaction: only that
+// the store does not make it worse.
 func (s *suite[Tx]) ended() {
 	for _, name := range slices.Sorted(maps.Keys(s.End)) {
 		for variant, swallow := range map[string]bool{"": false, ", swallowed": true} {

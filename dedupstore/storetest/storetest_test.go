@@ -104,7 +104,8 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// Every number of the contract in the package's documentation has a case, and the other way round. 16 is in all of them.
+// Every number of the contract in the package's documentation has a case, and the other way round. 16 is in all of
+// them.
 func TestContractIsComplete(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("doc.go")

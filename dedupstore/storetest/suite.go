@@ -101,7 +101,8 @@ func (s *suite[Tx]) once(store dedupstore.Store[Tx], k dedupstore.Key, fn functi
 	return s.onceWith(s.ctx, store, k, fn)
 }
 
-func (s *suite[Tx]) onceWith(ctx context.Context, store dedupstore.Store[Tx], k dedupstore.Key, fn function[Tx]) (ran bool, err error) {
+func (s *suite[Tx]) onceWith(ctx context.Context, store dedupstore.Store[Tx], k dedupstore.Key,
+	fn function[Tx]) (ran bool, err error) {
 	s.t.Helper()
 	c := s.wait(s.start(ctx, store, k, fn), k)
 	if !c.returned {

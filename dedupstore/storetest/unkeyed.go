@@ -49,7 +49,8 @@ func (s *suite[Tx]) unkeyed() {
 }
 
 // inTx writes effect and calls then, which may be nil, in one transaction. A panic becomes an error.
-func (s *suite[Tx]) inTx(ctx context.Context, store dedupstore.Store[Tx], effect string, then function[Tx]) (err error) {
+func (s *suite[Tx]) inTx(ctx context.Context, store dedupstore.Store[Tx], effect string,
+	then function[Tx]) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err, _ = v.(error)

@@ -17,7 +17,8 @@ func (s *suite[Tx]) waitsForOtherRollback() { s.waits(s.Other, errOfFunction) }
 // waiters is how many calls wait for the first one.
 const waiters = 3
 
-// waits has a first call on owner that holds its key open and then ends with result, and others on Store that wait for it.
+// waits has a first call on owner that holds its key open and then ends with result, and others on Store that wait for
+// it.
 func (s *suite[Tx]) waits(owner dedupstore.Store[Tx], result error) {
 	k := key("contested")
 	held := s.hold(owner, k, "of the owner", result)
@@ -171,7 +172,8 @@ func (s *suite[Tx]) heldTooLong() {
 	held := s.hold(s.Store, k, "of the owner", errOfFunction)
 	ran, err := s.once(s.Brief, k, s.writes("of the waiter"))
 	if ran || !errors.Is(err, dedupstore.ErrLocked) {
-		s.t.Errorf("Once() = %v, %v while another transaction holds the key, want false and an error that wraps ErrLocked", ran, err)
+		s.t.Errorf("Once() = %v, %v while another transaction holds the key, want false and an error that wraps ErrLocked",
+			ran, err)
 	}
 	s.wantClass(err, dedupstore.Transient)
 	held.release()

@@ -14,8 +14,9 @@ type state struct {
 	name  string
 }
 
-// states is the table. The longest code that an error's begins with decides. What is not in it is Unclassified: bad values, violated
-// constraints, errors raised on purpose and wrong statements, of which the event or its handler is to blame.
+// states is the table. The longest code that an error's begins with decides. What is not in it is Unclassified: bad
+// values, violated constraints, errors raised on purpose and wrong statements, of which the event or its handler is to
+// blame.
 var states = []state{
 	{"08", dedupstore.Unavailable, "connection exceptions"},
 	{"0A000", dedupstore.Misconfigured, "feature not supported; a cached plan whose result changed"},
@@ -79,8 +80,8 @@ func Remedy(code string) string {
 	return ""
 }
 
-// Of returns the class of an error of PostgreSQL or SQLite that a statement of anybody's has met. The error of a connection, which has no
-// code, is Unclassified.
+// Of returns the class of an error of PostgreSQL or SQLite that a statement of anybody's has met. The error of a
+// connection, which has no code, is Unclassified.
 func Of(err error) dedupstore.Class {
 	if code := sqlstate.Of(err); code != "" {
 		return OfState(code)

@@ -19,7 +19,8 @@ func TestTableOfTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	classes := map[string]dedupstore.Class{"Unclassified": dedupstore.Unclassified, "Transient": dedupstore.Transient, "Unavailable": dedupstore.Unavailable, "Misconfigured": dedupstore.Misconfigured}
+	classes := map[string]dedupstore.Class{"Unclassified": dedupstore.Unclassified, "Transient": dedupstore.Transient,
+		"Unavailable": dedupstore.Unavailable, "Misconfigured": dedupstore.Misconfigured}
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([0-9A-Z]{2,5})` \\| `([A-Za-z]+)` \\| (.*) \\|$").FindAllStringSubmatch(string(text), -1) {
 		code, class, name := row[1], row[2], row[3]
@@ -56,12 +57,14 @@ func TestTableOfTheDocumentationForSQLite(t *testing.T) {
 	}
 }
 
-var classes = map[dedupstore.Class]string{dedupstore.Transient: "Transient", dedupstore.Unavailable: "Unavailable", dedupstore.Misconfigured: "Misconfigured"}
+var classes = map[dedupstore.Class]string{dedupstore.Transient: "Transient", dedupstore.Unavailable: "Unavailable",
+	dedupstore.Misconfigured: "Misconfigured"}
 
 // What is in no row is the event's fault.
 func TestTheRest(t *testing.T) {
 	t.Parallel()
-	for _, code := range []string{"", "00000", "21000", "22012", "22P02", "23502", "23503", "23505", "23514", "25P02", "25P03", "42601", "42P07", "44000", "54001", "P0001", "XX000", "5"} {
+	for _, code := range []string{"", "00000", "21000", "22012", "22P02", "23502", "23503", "23505", "23514", "25P02",
+		"25P03", "42601", "42P07", "44000", "54001", "P0001", "XX000", "5"} {
 		if class := OfState(code); class != dedupstore.Unclassified {
 			t.Errorf("%s: %v", code, class)
 		}

@@ -55,10 +55,12 @@ type sqliteState struct {
 
 // sqliteStates is the table. What is not in it is Unclassified, as in states.
 var sqliteStates = []sqliteState{
-	{SQLiteError, "SQLITE_ERROR", dedupstore.Misconfigured, "no such table, column or function; other wrong statements are `Unclassified`"},
+	{SQLiteError, "SQLITE_ERROR", dedupstore.Misconfigured,
+		"no such table, column or function; other wrong statements are `Unclassified`"},
 	{sqlitePerm, "SQLITE_PERM", dedupstore.Misconfigured, "access refused"},
 	{SQLiteBusy, "SQLITE_BUSY", dedupstore.Transient, "another connection writes"},
-	{SQLiteLocked, "SQLITE_LOCKED", dedupstore.Transient, "a statement of the same connection, or of one with the same cache, is in the way"},
+	{SQLiteLocked, "SQLITE_LOCKED", dedupstore.Transient,
+		"a statement of the same connection, or of one with the same cache, is in the way"},
 	{sqliteNoMemory, "SQLITE_NOMEM", dedupstore.Unavailable, "memory used up"},
 	{sqliteReadOnly, "SQLITE_READONLY", dedupstore.Misconfigured, "the file, or the connection, is read-only"},
 	{sqliteInterrupt, "SQLITE_INTERRUPT", dedupstore.Transient, "interrupted by somebody"},
@@ -72,7 +74,8 @@ var sqliteStates = []sqliteState{
 	{sqliteNotADB, "SQLITE_NOTADB", dedupstore.Misconfigured, "the file is no database"},
 }
 
-// ofSQLite is Of for SQLite. It has one code for all that is wrong with a statement, and tells by its text what is missing.
+// ofSQLite is Of for SQLite. It has one code for all that is wrong with a statement, and tells by its text what is
+// missing.
 func ofSQLite(err error) dedupstore.Class {
 	primary := SQLiteCode(err) & 0xff
 	for _, s := range sqliteStates {

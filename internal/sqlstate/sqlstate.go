@@ -3,8 +3,8 @@ package sqlstate
 
 import "errors"
 
-// Of returns the SQLSTATE of a server's answer, or "" if err is none. It knows pgx, bun's pgdriver, and drivers that do as one of
-// them.
+// Of returns the SQLSTATE of a server's answer, or "" if err is none. It knows pgx, bun's pgdriver, and drivers that do
+// as one of them.
 func Of(err error) string {
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) {

@@ -1,5 +1,6 @@
-// Package sqltable finds out where a table of PostgreSQL is, so that statements can say it: what a table's bare name stands for depends on
-// the session, and a function, a migration or a temporary table can change that under a running service.
+// Package sqltable finds out where a table of PostgreSQL is, so that statements can say it: what a table's bare name
+// stands for depends on the session, and a function, a migration or a temporary table can change that under a running
+// service.
 package sqltable
 
 import (
@@ -29,8 +30,8 @@ join pg_catalog.pg_namespace n on n.nspname = path.name
 join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = $1 and c.relkind in ('r', 'p', 'v', 'm', 'f')
 where n.nspname::text not like 'pg\_temp\_%' order by path.place limit 1), '')`
 
-// hiddenSQL finds the statement without which the role cannot look into a schema of the search_path that has the table, or, if $2 is not
-// empty, into the schema of that name.
+// hiddenSQL finds the statement without which the role cannot look into a schema of the search_path that has the table,
+// or, if $2 is not empty, into the schema of that name.
 const hiddenSQL = `select coalesce((select format('grant usage on schema %I to %I', n.nspname, current_user)
 from pg_catalog.pg_namespace n
 where not has_schema_privilege(n.oid, 'usage') and case when $2 <> '' then n.nspname::text = $2 else
@@ -38,7 +39,8 @@ where not has_schema_privilege(n.oid, 'usage') and case when $2 <> '' then n.nsp
 and exists (select from pg_catalog.pg_class c where c.relnamespace = n.oid and c.relname = $1) end
 order by n.nspname limit 1), '')`
 
-// Find returns the schema of the table, both as they are spelled in the catalogue. It asks until the table is found for the first time.
+// Find returns the schema of the table, both as they are spelled in the catalogue. It asks until the table is found for
+// the first time.
 func (p *Place) Find(ctx context.Context, ask Query, table string) (string, error) {
 	if schema := p.schema.Load(); schema != nil {
 		return *schema, nil
@@ -57,8 +59,8 @@ func (p *Place) Find(ctx context.Context, ask Query, table string) (string, erro
 	return *p.schema.Load(), nil
 }
 
-// Hidden returns an error that wraps ErrNoUsage if the role may not look into the schema, or into that of the search_path which has the
-// table if schema is empty.
+// Hidden returns an error that wraps ErrNoUsage if the role may not look into the schema, or into that of the
+// search_path which has the table if schema is empty.
 func Hidden(ctx context.Context, ask Query, schema, table string) error {
 	grant, err := ask(ctx, hiddenSQL, table, schema)
 	if err != nil || grant == "" {

@@ -1,6 +1,6 @@
-// Package faultconn is for tests of stores on PostgreSQL: it counts the round trips of connections, and breaks one of them
-// at the moment of a COMMIT that matters. It sits between a driver and its socket, where each Write of the driver is whole
-// messages, so that nothing depends on timing. The connections must not be encrypted.
+// Package faultconn is for tests of stores on PostgreSQL: it counts the round trips of connections, and breaks one of
+// them at the moment of a COMMIT that matters. It sits between a driver and its socket, where each Write of the driver
+// is whole messages, so that nothing depends on timing. The connections must not be encrypted.
 package faultconn
 
 import (
@@ -34,8 +34,8 @@ type Dialer struct {
 // Break breaks the connection of the next COMMIT, and that one only.
 func (d *Dialer) Break(at Moment) { d.next.Store(int32(at)) }
 
-// Trips returns how often a driver sent something after it had received something, over all connections: a pipeline is one
-// round trip.
+// Trips returns how often a driver sent something after it had received something, over all connections: a pipeline is
+// one round trip.
 func (d *Dialer) Trips() int { return int(d.trips.Load()) }
 
 // DialContext is net.Dialer's.
@@ -73,8 +73,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// commits reports whether COMMIT is among the messages: as a simple query, in which drivers send a text without parameters, or as a
-// statement, with or without a name.
+// commits reports whether COMMIT is among the messages: as a simple query, in which drivers send a text without
+// parameters, or as a statement, with or without a name.
 func (c *conn) commits(b []byte) (found bool) {
 	for len(b) >= head {
 		end := 1 + int(binary.BigEndian.Uint32(b[1:]))

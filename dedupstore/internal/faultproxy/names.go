@@ -8,7 +8,8 @@ import (
 // names are the texts of a connection's prepared statements by their names.
 type names map[string]string
 
-// sqlOf returns the text that a client's message has the server run, in lower case, or "". It learns the texts that are prepared.
+// sqlOf returns the text that a client's message has the server run, in lower case, or "". It learns the texts that are
+// prepared.
 func (n names) sqlOf(message []byte) string {
 	if n == nil {
 		return ""
@@ -34,7 +35,8 @@ func cstring(b []byte) (text string, rest []byte) {
 	return string(before), after
 }
 
-// isEnd tells the message that ends each answer: ReadyForQuery, or, while a connection begins, a request for a password.
+// isEnd tells the message that ends each answer: ReadyForQuery, or, while a connection begins, a request for a
+// password.
 func isEnd(message []byte) bool {
 	return message[0] == 'Z' || message[0] == 'R' && !bytes.Equal(message[head:head+4], []byte{0, 0, 0, 0})
 }

@@ -11,8 +11,8 @@ type Backend[Tx any] interface {
 	// Once runs a single call in a transaction of its own, as the store does without groups.
 	Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool, err error)
 
-	// Begin records keys, which differ, in one transaction, and reports for each whether it is fresh. It bounds its time by
-	// itself. If there is an error nothing stays of the transaction.
+	// Begin records keys, which differ, in one transaction, and reports for each whether it is fresh. It bounds its time
+	// by itself. If there is an error nothing stays of the transaction.
 	Begin(ctx context.Context, keys []dedupstore.Key) (tx Transaction[Tx], fresh []bool, err error)
 
 	// Fault says whom an error of Begin, Run or Commit concerns.
@@ -22,7 +22,8 @@ type Backend[Tx any] interface {
 	Waiting(ctx context.Context) error
 }
 
-// Transaction is the transaction of a group. Its methods are called one at a time, but for Abandon, and for Run with Config.AtOnce.
+// Transaction is the transaction of a group. Its methods are called one at a time, but for Abandon, and for Run with
+// Config.AtOnce.
 type Transaction[Tx any] interface {
 	// Run calls the function of the group's member at place, and reports why its transaction must not be committed.
 	Run(ctx context.Context, place int, fn func(context.Context, Tx) error) error
@@ -31,8 +32,8 @@ type Transaction[Tx any] interface {
 	// error that concerns one member.
 	Commit(back []dedupstore.Key) error
 
-	// Ended takes back the records of keys whose functions have not run, after a function has ended the transaction by itself: they
-	// may be committed. Rollback follows.
+	// Ended takes back the records of keys whose functions have not run, after a function has ended the transaction by
+	// itself: they may be committed. Rollback follows.
 	Ended(keys []dedupstore.Key)
 
 	// Rollback ends the transaction, and does nothing after a Commit. Its connection is not used after it has returned.
@@ -58,7 +59,8 @@ const (
 	OfSome
 )
 
-// Blame is an error of Commit that concerns the member at Place, as an error of its function would: a statement of its that was queued.
+// Blame is an error of Commit that concerns the member at Place, as an error of its function would: a statement of its
+// that was queued.
 type Blame struct {
 	Place int
 	Err   error

@@ -29,6 +29,9 @@ type call[Tx any] struct {
 	events  chan event[Tx] // what its goroutine does next; at most one is under way
 	results chan error     // of its function
 	twins   []*call[Tx]    // calls with the same key, which are duplicates if this one is committed
+
+	waits  *waitingLane[Tx] // its lane, while it is in the queue; nil if it has none
+	picked bool             // for the next group
 }
 
 // event is what a Gatherer tells a call's goroutine.
@@ -41,7 +44,8 @@ type event[Tx any] struct {
 }
 
 func newCall[Tx any](ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) *call[Tx] {
-	return &call[Tx]{ctx: ctx, key: key, fn: fn, turn: turn.From(ctx), events: make(chan event[Tx], 1), results: make(chan error, 1)}
+	return &call[Tx]{ctx: ctx, key: key, fn: fn, turn: turn.From(ctx), events: make(chan event[Tx], 1),
+		results: make(chan error, 1)}
 }
 
 // lane is the order in which the call stands, or nil.
@@ -52,8 +56,8 @@ func (c *call[Tx]) lane() *turn.Lane {
 	return c.turn.Lane()
 }
 
-// run calls the function on the caller's goroutine and hands its outcome to the group. A function that panics or ends its
-// goroutine has failed; what it began goes on when the group has been rolled back.
+// run calls the function on the caller's goroutine and hands its outcome to the group. A function that panics or ends
+// its goroutine has failed; what it began goes on when the group has been rolled back.
 func (c *call[Tx]) run(tx Transaction[Tx], place int) {
 	returned := false
 	defer func() {

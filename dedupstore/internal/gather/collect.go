@@ -26,14 +26,16 @@ type Collecting[Tx, R any] struct {
 	Inside func(ctx context.Context) context.Context
 }
 
-// Collect returns a Backend whose functions hand in rows instead of using the transaction, so that they may run at once. The group's
-// transaction writes them by one call of Flush. If that fails, and the error does not tell which call is to blame, the group is halved.
+// Collect returns a Backend whose functions hand in rows instead of using the transaction, so that they may run at
+// once. The group's transaction writes them by one call of Flush. If that fails, and the error does not tell which call
+// is to blame, the group is halved.
 func Collect[Tx, R any](c *Collecting[Tx, R]) Backend[*dedupstore.Rows[R]] {
 	return collector[Tx, R]{c}
 }
 
 // Writing returns a function that runs fn, and writes its rows.
-func Writing[Tx, R any](fn func(context.Context, *dedupstore.Rows[R]) error, flush func(context.Context, Tx, []R) error) func(context.Context, Tx) error {
+func Writing[Tx, R any](fn func(context.Context, *dedupstore.Rows[R]) error,
+	flush func(context.Context, Tx, []R) error) func(context.Context, Tx) error {
 	return func(ctx context.Context, tx Tx) error {
 		var rows dedupstore.Rows[R]
 		if err := fn(ctx, &rows); err != nil || len(rows.All()) == 0 {
@@ -46,7 +48,8 @@ func Writing[Tx, R any](fn func(context.Context, *dedupstore.Rows[R]) error, flu
 type collector[Tx, R any] struct{ *Collecting[Tx, R] }
 
 // Once implements Backend.
-func (c collector[Tx, R]) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, *dedupstore.Rows[R]) error) (bool, error) {
+func (c collector[Tx, R]) Once(ctx context.Context, key dedupstore.Key,
+	fn func(context.Context, *dedupstore.Rows[R]) error) (bool, error) {
 	return c.Backend.Once(ctx, key, Writing(fn, c.Flush))
 }
 
@@ -62,7 +65,8 @@ func (c collector[Tx, R]) Fault(err error) Fault {
 func (c collector[Tx, R]) Waiting(ctx context.Context) error { return c.Backend.Waiting(ctx) }
 
 // Begin implements Backend.
-func (c collector[Tx, R]) Begin(ctx context.Context, keys []dedupstore.Key) (Transaction[*dedupstore.Rows[R]], []bool, error) {
+func (c collector[Tx, R]) Begin(ctx context.Context, keys []dedupstore.Key) (Transaction[*dedupstore.Rows[R]], []bool,
+	error) {
 	tx, fresh, err := c.Backend.Begin(ctx, keys)
 	if err != nil {
 		return nil, nil, err
@@ -84,7 +88,8 @@ type handedIn[R any] struct {
 }
 
 // Run implements Transaction.
-func (t *collectingTx[Tx, R]) Run(ctx context.Context, place int, fn func(context.Context, *dedupstore.Rows[R]) error) error {
+func (t *collectingTx[Tx, R]) Run(ctx context.Context, place int,
+	fn func(context.Context, *dedupstore.Rows[R]) error) error {
 	var rows dedupstore.Rows[R]
 	err := fn(t.Inside(ctx), &rows)
 	if ctx.Err() != nil {
@@ -121,7 +126,8 @@ func (t *collectingTx[Tx, R]) Commit(back []dedupstore.Key) error {
 	return t.tx.Commit(back)
 }
 
-// flush writes. The first of the calls whose context ends is to blame for an error that comes of it, and a call that is alone is for any.
+// flush writes. The first of the calls whose context ends is to blame for an error that comes of it, and a call that is
+// alone is for any.
 func (t *collectingTx[Tx, R]) flush(writers []int, rows []R) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -153,8 +159,8 @@ type callEnded struct{ place int }
 
 func (e *callEnded) Error() string { return fmt.Sprintf("the context of call %d has ended", e.place) }
 
-// notReturned is the error of a Flush that panicked or ended its goroutine. The calls come again, and in the end it does so on the
-// goroutine of the one that is to blame.
+// notReturned is the error of a Flush that panicked or ended its goroutine. The calls come again, and in the end it
+// does so on the goroutine of the one that is to blame.
 type notReturned struct{}
 
 func (e *notReturned) Error() string { return "the function that writes the rows did not return" }

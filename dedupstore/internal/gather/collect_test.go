@@ -13,7 +13,8 @@ import (
 )
 
 // collecting has the model's functions hand in keys. look sees them before they are written, and may be nil.
-func collecting(m *model, look func(ctx context.Context, keys []dedupstore.Key) error) *Collecting[*modelTx, dedupstore.Key] {
+func collecting(m *model, look func(ctx context.Context, keys []dedupstore.Key) error) *Collecting[*modelTx,
+	dedupstore.Key] {
 	return &Collecting[*modelTx, dedupstore.Key]{
 		Backend: m,
 		Flush: func(ctx context.Context, tx *modelTx, keys []dedupstore.Key) error {
@@ -34,7 +35,8 @@ func collecting(m *model, look func(ctx context.Context, keys []dedupstore.Key) 
 }
 
 // handIn has n calls wait for a group behind a first one, in their order, and returns their answers.
-func handIn(t *testing.T, m *model, size, n int, contextOf func(i int) context.Context, look func(context.Context, []dedupstore.Key) error) []answer {
+func handIn(t *testing.T, m *model, size, n int, contextOf func(i int) context.Context,
+	look func(context.Context, []dedupstore.Key) error) []answer {
 	t.Helper()
 	g := New(Collect(collecting(m, look)), Config{Size: size, Side: 1, AtOnce: true})
 	answers := make([]answer, n)
@@ -94,7 +96,8 @@ func TestRowsOfAGroup(t *testing.T) {
 	})
 }
 
-// Who is to blame is found by halving, also where the function that writes panics. The others take effect, each once and in order.
+// Who is to blame is found by halving, also where the function that writes panics. The others take effect, each once
+// and in order.
 func TestRowsHalve(t *testing.T) {
 	t.Parallel()
 	for ill, fails := range map[string]func(){"error": func() {}, "panic": func() { panic("it cannot write") }} {
@@ -234,7 +237,8 @@ func TestRowsOfOneThatIsDone(t *testing.T) {
 	for what, its := range map[string]error{"and returned nil": nil, "and failed": errFunction} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			tx := &collectingTx[*modelTx, dedupstore.Key]{Collecting: collecting(newModel(t), nil), members: make([]handedIn[dedupstore.Key], 1)}
+			tx := &collectingTx[*modelTx, dedupstore.Key]{Collecting: collecting(newModel(t), nil),
+				members: make([]handedIn[dedupstore.Key], 1)}
 			ctx, cancel := context.WithCancel(t.Context())
 			err := tx.Run(ctx, 0, func(_ context.Context, rows *dedupstore.Rows[dedupstore.Key]) error {
 				rows.Add(name(0))

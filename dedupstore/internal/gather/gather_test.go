@@ -61,9 +61,11 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		scripts := drawScripts(rt)
-		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite, errQueued}), 20, 20).Draw(rt, "faults")
+		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite,
+			errQueued}), 20, 20).Draw(rt, "faults")
 		bad := rapid.IntRange(-40, 40).Draw(rt, "bad key")
-		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 5).Draw(rt, "side"), Grace: 10 * time.Millisecond,
+		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 5).Draw(rt, "side"),
+			Grace:  10 * time.Millisecond,
 			AtOnce: rapid.Bool().Draw(rt, "at once")}
 		rows := rapid.Bool().Draw(rt, "rows")
 		synctest.Test(t, func(t *testing.T) { play(t, cfg, rows, scripts, faults, bad) })
@@ -116,19 +118,21 @@ type once func(ctx context.Context, k dedupstore.Key, fn func(ctx context.Contex
 // writing has functions that write in the transaction. underWay tells what is under way.
 func writing(m *model, cfg Config) (_ once, underWay func() (active, queue int)) {
 	g := New(m, cfg)
-	return func(ctx context.Context, k dedupstore.Key, fn func(context.Context, func(dedupstore.Key)) error) (bool, error) {
+	return func(ctx context.Context, k dedupstore.Key, fn func(context.Context, func(dedupstore.Key)) error) (bool,
+		error) {
 		return g.Once(ctx, k, func(ctx context.Context, tx *modelTx) error { return fn(ctx, tx.write) })
-	}, func() (int, int) { return g.active, len(g.queue) }
+	}, func() (int, int) { return g.active, g.queue.len() }
 }
 
 // handingIn has functions that hand in what they write.
 func handingIn(m *model, cfg Config) (_ once, underWay func() (active, queue int)) {
 	g := New(Collect(collecting(m, nil)), cfg)
-	return func(ctx context.Context, k dedupstore.Key, fn func(context.Context, func(dedupstore.Key)) error) (bool, error) {
+	return func(ctx context.Context, k dedupstore.Key, fn func(context.Context, func(dedupstore.Key)) error) (bool,
+		error) {
 		return g.Once(ctx, k, func(ctx context.Context, rows *dedupstore.Rows[dedupstore.Key]) error {
 			return fn(ctx, func(k dedupstore.Key) { rows.Add(k) })
 		})
-	}, func() (int, int) { return g.active, len(g.queue) }
+	}, func() (int, int) { return g.active, g.queue.len() }
 }
 
 func count(scripts []script, does behaviour) (n int) {
@@ -223,12 +227,13 @@ func (m *model) judge(scripts []script, answers []answer) {
 }
 
 // waiting starts n calls while a first one holds the only transaction, and returns when they wait.
-func waiting(t *testing.T, g *Gatherer[*modelTx], n int, fn func(i int) func(context.Context, *modelTx) error) (results []answer, wait func()) {
+func waiting(t *testing.T, g *Gatherer[*modelTx], n int,
+	fn func(i int) func(context.Context, *modelTx) error) (results []answer, wait func()) {
 	t.Helper()
 	results = make([]answer, n)
 	hold := make(chan struct{})
 	var calls sync.WaitGroup
-	for side := range g.pace.side {
+	for side := range g.pace.sides() {
 		calls.Go(func() {
 			_, _ = g.Once(t.Context(), key(fmt.Sprint("first", side)), func(_ context.Context, tx *modelTx) error {
 				tx.write(key(fmt.Sprint("first", side)))
@@ -409,30 +414,5 @@ func TestRefusedTwins(t *testing.T) {
 		synctest.Wait()
 		wait()
 		calls.Wait()
-	})
-}
-
-// Functions that use up the group's time end it; the records of the rest are taken back with the same commit.
-func TestSpan(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel(t)
-		g := New(m, Config{Size: 100, Side: 1})
-		results, wait := waiting(t, g, 60, func(i int) func(context.Context, *modelTx) error {
-			return func(_ context.Context, tx *modelTx) error {
-				time.Sleep(time.Millisecond)
-				tx.write(name(i))
-				return nil
-			}
-		})
-		wait()
-		for i, r := range results {
-			if !r.ran {
-				t.Errorf("call %d: %+v", i, r)
-			}
-		}
-		if s := g.Stats(); s.RolledBack != 0 || s.Transactions < 4 {
-			t.Errorf("Stats() = %+v, want groups of some 20 ms", s)
-		}
 	})
 }

@@ -3,7 +3,6 @@ package gather
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,17 +24,29 @@ type Config struct {
 	// AtOnce has the functions of a group run side by side: they do not use its connection.
 	AtOnce bool
 
-	// Span is how long the functions of a group may run together; then it commits, and the rest is the next group. It bounds
-	// how long locks are held, and how long a slow function delays others. It has no effect with AtOnce. Defaults to 20 ms.
+	// Span is how long the functions of a group may run together; then it commits, and the rest is the next group. It
+	// bounds how long locks are held, and how long a slow function delays others. It has no effect with AtOnce. Defaults
+	// to 20 ms.
 	Span time.Duration
 
 	// Grace is how long a function may go on after its context has ended, before the other calls of its group are freed of
 	// it. Defaults to 5 s.
 	Grace time.Duration
 
-	// Changed is told when groups begin or cease to be held small because of deadlocks. May be nil. It must not call the Gatherer.
-	Changed func(contended bool)
+	// Changed is told what becomes of groups. May be nil. It must not call the Gatherer.
+	Changed func(Change)
 }
+
+// Change is what has become of groups.
+type Change int
+
+// The changes.
+const (
+	Contended Change = iota // groups are held small, because of deadlocks
+	Eased                   // they are no longer
+	Single                  // groups do not pay: calls have transactions of their own
+	Gathering               // groups pay again
+)
 
 const (
 	defaultSpan  = 20 * time.Millisecond
@@ -48,8 +59,8 @@ type Gatherer[Tx any] struct {
 	cfg     Config
 
 	mu     sync.Mutex
-	queue  []*call[Tx] // in the order in which they run
-	active int         // transactions under way
+	queue  queue[Tx]
+	active int // transactions under way
 	pace   pace
 	stats  dedupstore.GroupStats
 	watchers
@@ -63,23 +74,28 @@ func New[Tx any](backend Backend[Tx], cfg Config) *Gatherer[Tx] {
 	if cfg.Grace == 0 {
 		cfg.Grace = defaultGrace
 	}
-	return &Gatherer[Tx]{backend: backend, cfg: cfg, pace: newPace(cfg.Size, cfg.Side)}
+	span := cfg.Span
+	if cfg.AtOnce {
+		span = 0
+	}
+	return &Gatherer[Tx]{backend: backend, cfg: cfg, pace: newPace(cfg.Size, cfg.Side, span)}
 }
 
 // Once is the store's Once.
-func (g *Gatherer[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool, err error) {
+func (g *Gatherer[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool,
+	err error) {
 	t := turn.From(ctx)
 	if t != nil {
 		t.Lane().Watch(g, g.poke)
 	}
 	g.mu.Lock()
-	if len(g.queue) == 0 && g.active < g.pace.side && t.First() {
+	if g.queue.len() == 0 && g.active < g.pace.sides() && t.First() {
 		g.active++
 		g.mu.Unlock()
 		return g.alone(ctx, key, fn)
 	}
 	c := newCall(ctx, key, fn)
-	g.queue = append(g.queue, c)
+	g.queue.push(c)
 	if t.First() { // else it waits for another one's end, and that starts it
 		g.start()
 	}
@@ -124,9 +140,7 @@ func (g *Gatherer[Tx]) leave(c *call[Tx]) bool {
 	switch c.state {
 	case queued:
 		// It may also wait as the twin of another call. Its group finds that it has ended.
-		if i := slices.Index(g.queue, c); i >= 0 {
-			g.queue = slices.Delete(g.queue, i, i+1)
-		}
+		g.queue.remove(c)
 	case member:
 	default:
 		return false
@@ -136,25 +150,41 @@ func (g *Gatherer[Tx]) leave(c *call[Tx]) bool {
 }
 
 // alone runs a call as if there were no groups. Its transaction has been counted.
-func (g *Gatherer[Tx]) alone(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool, err error) {
+func (g *Gatherer[Tx]) alone(ctx context.Context, key dedupstore.Key, fn func(context.Context, Tx) error) (ran bool,
+	err error) {
 	done := false
+	var began, ended time.Time // the function
 	defer func() {
 		result := dedupstore.GroupResult{Calls: 1}
 		g.end(func() {
-			if done && err == nil {
-				g.count(result)
+			if !ended.IsZero() && !g.cfg.AtOnce {
+				g.pace.took(ended.Sub(began), 1)
 			}
-			if done && err == nil {
-				g.pace.succeeded(1, len(g.queue) > 0, time.Now())
-			} else if done && g.backend.Fault(err) == OfNobody {
+			full, by := g.queue.len() > 0, loadLow
+			if full || g.active > firstSide {
+				by = loadHigh
+			}
+			switch {
+			case !done:
+				g.pace.failed()
+			case err == nil:
+				g.count(result)
+				g.pace.succeeded(1, full, by, time.Now())
+			case g.backend.Fault(err) == OfNobody:
 				g.contended()
+			case g.backend.Fault(err) == OfCall:
+				g.pace.failed()
 			}
 		})
 		if done && err == nil {
 			g.tell(result)
 		}
 	}()
-	ran, err = g.backend.Once(ctx, key, fn)
+	ran, err = g.backend.Once(ctx, key, func(ctx context.Context, tx Tx) error {
+		began = time.Now()
+		defer func() { ended = time.Now() }()
+		return fn(ctx, tx)
+	})
 	done = true
 	if t := turn.From(ctx); t != nil && err == nil {
 		defer t.Settle() // before the transaction is counted off, so that the next one has those behind it
@@ -164,8 +194,14 @@ func (g *Gatherer[Tx]) alone(ctx context.Context, key dedupstore.Key, fn func(co
 
 // contended slows down after a deadlock.
 func (g *Gatherer[Tx]) contended() {
-	if g.pace.contended(time.Now()) && g.cfg.Changed != nil {
-		g.cfg.Changed(true)
+	if g.pace.contended(time.Now()) {
+		g.changed(Contended)
+	}
+}
+
+func (g *Gatherer[Tx]) changed(c Change) {
+	if g.cfg.Changed != nil {
+		g.cfg.Changed(c)
 	}
 }
 
@@ -174,14 +210,19 @@ func (g *Gatherer[Tx]) end(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change()
+	if single, changed := g.pace.decide(time.Now()); changed && single {
+		g.changed(Single)
+	} else if changed {
+		g.changed(Gathering)
+	}
 	g.active--
 	g.start()
 }
 
 // start begins transactions for the calls that may run, as many as may be side by side.
 func (g *Gatherer[Tx]) start() {
-	for g.active < g.pace.side && len(g.queue) > 0 {
-		members := g.take()
+	for g.active < g.pace.sides() && g.queue.len() > 0 {
+		members := g.queue.pick(g.pace.members())
 		if len(members) == 0 {
 			return // all wait for their turn
 		}
@@ -198,16 +239,8 @@ func (g *Gatherer[Tx]) start() {
 	}
 }
 
-// take removes the next group from the queue.
-func (g *Gatherer[Tx]) take() []*call[Tx] {
-	p := picker[Tx]{size: g.pace.size, byKey: map[dedupstore.Key]*call[Tx]{}, taken: map[*call[Tx]]bool{}}
-	p.pickFrom(g.queue)
-	g.queue = slices.DeleteFunc(g.queue, func(c *call[Tx]) bool { return p.taken[c] })
-	return p.members
-}
-
-// again puts calls back in front of the queue, in their order, each followed by its twins. Those that have left stay away, and those
-// whose context has ended leave.
+// again puts calls back in front of the queue, in their order, each followed by its twins. Those that have left stay
+// away, and those whose context has ended leave.
 func (g *Gatherer[Tx]) again(calls []*call[Tx]) {
 	var back []*call[Tx]
 	for _, c := range calls {
@@ -225,5 +258,5 @@ func (g *Gatherer[Tx]) again(calls []*call[Tx]) {
 			}
 		}
 	}
-	g.queue = append(back, g.queue...)
+	g.queue.pushFront(back)
 }

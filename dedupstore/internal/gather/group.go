@@ -24,6 +24,9 @@ type group[Tx any] struct {
 	back []dedupstore.Key // records to be taken back
 	rest []*call[Tx]      // members for whose functions no time was left
 
+	spent time.Duration // by functions, one after the other
+	runs  int           // of functions
+
 	culprits []culprit[Tx]       // the members whose functions failed, in their order
 	broken   map[*turn.Lane]bool // lanes of which a member did not run: those behind it must not either
 }
@@ -69,6 +72,7 @@ func (gr *group[Tx]) functions() {
 		case stepRun:
 			c.events <- event[Tx]{tx: gr.tx, place: i}
 			gr.in = append(gr.in, i)
+			gr.runs++
 			if gr.g.cfg.AtOnce {
 				running = append(running, c)
 			} else if gr.await(c); len(gr.culprits) > 0 {
@@ -88,9 +92,24 @@ func (gr *group[Tx]) functions() {
 			gr.breaks(c)
 		}
 	}
+	gr.spent = time.Since(began)
 	for _, c := range running {
 		gr.await(c)
 	}
+}
+
+// slowFunction is how long a function takes that waits for something else than a statement or two.
+const slowFunction = time.Millisecond
+
+// load is that of a group of which full says whether it had as many members as it could.
+func (gr *group[Tx]) load(full bool) load {
+	switch {
+	case gr.runs > 1 && gr.spent >= time.Duration(gr.runs)*slowFunction:
+		return loadSlow
+	case full:
+		return loadHigh
+	}
+	return loadLow
 }
 
 func (gr *group[Tx]) breaks(c *call[Tx]) {
@@ -228,18 +247,19 @@ func (gr *group[Tx]) blamed(c *call[Tx]) bool {
 	return slices.ContainsFunc(gr.culprits, func(k culprit[Tx]) bool { return k.call == c })
 }
 
-// without answers the culprits and has all others come again. Of several in a lane only the first is answered, as if those behind it
-// had not run: a function that did not return cannot come again.
+// without answers the culprits and has all others come again. Of several in a lane only the first is answered, as if
+// those behind it had not run: a function that did not return cannot come again.
 func (gr *group[Tx]) without() {
 	var guilty []culprit[Tx]
 	gr.g.end(func() {
 		gr.g.count(gr.why())
-		gr.g.pace.failed(len(gr.members))
+		gr.g.pace.halve(len(gr.members))
 		for _, k := range gr.culprits {
 			if k.turn != nil && gr.broken[k.lane()] && k.returned() {
 				continue
 			}
 			gr.breaks(k.call)
+			gr.g.pace.failed()
 			k.state = ended // its twins come again, as calls of their own
 			guilty = append(guilty, k)
 		}
@@ -309,9 +329,12 @@ func (gr *group[Tx]) notCommitted(err error) {
 func (gr *group[Tx]) committed() {
 	gr.answered(func() {
 		gr.g.count(gr.result())
-		full := len(gr.members) >= gr.g.pace.size || len(gr.rest) > 0
-		if gr.g.pace.succeeded(len(gr.in), full, time.Now()) && gr.g.cfg.Changed != nil {
-			gr.g.cfg.Changed(false)
+		if !gr.g.cfg.AtOnce {
+			gr.g.pace.took(gr.spent, gr.runs)
+		}
+		full := len(gr.members) >= gr.g.pace.members() || len(gr.rest) > 0
+		if gr.g.pace.succeeded(len(gr.in), full, gr.load(full), time.Now()) {
+			gr.g.changed(Eased)
 		}
 	}, func(i int) (bool, error) { return gr.fresh[i], nil })
 	gr.g.tell(gr.result())

@@ -24,7 +24,8 @@ type laneScript struct {
 	cut      time.Duration // its first attempt is cancelled after that, 0 for never
 }
 
-// Messages that are in work side by side take effect in the order of their lane, whatever fails, and none waits for ever.
+// Messages that are in work side by side take effect in the order of their lane, whatever fails, and none waits for
+// ever.
 func TestLanesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -43,8 +44,10 @@ func TestLanesKeepTheirOrder(t *testing.T) {
 			}
 			return s
 		}), 1, 100).Draw(rt, "messages")
-		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite, errQueued}), 20, 20).Draw(rt, "faults")
-		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 4).Draw(rt, "side"), AtOnce: rapid.Bool().Draw(rt, "at once")}
+		faults := rapid.SliceOfN(rapid.SampledFrom([]error{nil, nil, nil, nil, errDeadlock, errAway, errUnknown, errDefinite,
+			errQueued}), 20, 20).Draw(rt, "faults")
+		cfg := Config{Size: rapid.IntRange(2, 30).Draw(rt, "size"), Side: rapid.IntRange(1, 4).Draw(rt, "side"),
+			AtOnce: rapid.Bool().Draw(rt, "at once")}
 		synctest.Test(t, func(t *testing.T) { playLanes(t, cfg, scripts, faults) })
 	})
 }
@@ -65,12 +68,13 @@ func playLanes(t *testing.T, cfg Config, scripts []laneScript, faults []error) {
 	messages.Wait()
 	synctest.Wait()
 	m.inOrder(scripts)
-	if g.active != 0 || len(g.queue) != 0 {
-		t.Errorf("%d transactions are under way and %d calls wait at the end", g.active, len(g.queue))
+	if g.active != 0 || g.queue.len() != 0 {
+		t.Errorf("%d transactions are under way and %d calls wait at the end", g.active, g.queue.len())
 	}
 }
 
-// handle is what the runner does with a message: attempts until one succeeds or the message is given up, and then the settling.
+// handle is what the runner does with a message: attempts until one succeeds or the message is given up, and then the
+// settling.
 func (s laneScript) handle(t *testing.T, g *Gatherer[*modelTx], place *turn.Turn, i int) {
 	defer place.Settle()
 	if s.silent {

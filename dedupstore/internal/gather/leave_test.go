@@ -92,7 +92,8 @@ func TestLeaves(t *testing.T) {
 	})
 }
 
-// A call whose function has run, and whose context ends before its group fails, does not wait for a turn that never comes.
+// A call whose function has run, and whose context ends before its group fails, does not wait for a turn that never
+// comes.
 func TestLeavesAfterItsFunction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// The model is a database in memory that does what PostgreSQL does with records: a transaction locks its keys, others wait for
-// it, and what it wrote is there after its commit, or not at all. Whatever it commits it checks.
+// The model is a database in memory that does what PostgreSQL does with records: a transaction locks its keys, others
+// wait for it, and what it wrote is there after its commit, or not at all. Whatever it commits it checks.
 type model struct {
 	t testing.TB
 
@@ -45,7 +45,8 @@ var (
 )
 
 func newModel(t testing.TB) *model {
-	m := &model{t: t, held: map[dedupstore.Key]bool{}, records: map[dedupstore.Key]bool{}, effects: map[dedupstore.Key]int{}}
+	m := &model{t: t, held: map[dedupstore.Key]bool{}, records: map[dedupstore.Key]bool{},
+		effects: map[dedupstore.Key]int{}}
 	m.changed = sync.NewCond(&m.mu)
 	return m
 }

@@ -44,7 +44,7 @@ func (g *Gatherer[Tx]) Stats() dedupstore.GroupStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.stats
-	s.Size, s.Side, s.Contended = g.pace.size, g.pace.side, g.pace.tight
+	s.Size, s.Side, s.Contended, s.Single = g.pace.members(), g.pace.sides(), g.pace.tight, g.pace.single
 	return s
 }
 
@@ -52,5 +52,5 @@ func (g *Gatherer[Tx]) Stats() dedupstore.GroupStats {
 func (g *Gatherer[Tx]) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.queue)
+	return g.queue.len()
 }

@@ -37,9 +37,9 @@ func (c cancelled) acknowledged() bool { return c.answered && !c.kind.watches }
 // lost reports whether the effect is gone although it was acknowledged.
 func (c cancelled) lost() bool { return c.acknowledged() || c.skipped }
 
-// What the upsert is for: a redelivery waits for the replica as its first delivery did. DO NOTHING takes the row for done that the
-// replica does not have. And an administrator who has the server answer that a commit is done, which only a store that watches the
-// warnings can know better.
+// What the upsert is for: a redelivery waits for the replica as its first delivery did. DO NOTHING takes the row for
+// done that the replica does not have. And an administrator who has the server answer that a commit is done, which only
+// a store that watches the warnings can know better.
 //
 //nolint:tparallel // the second group looks at what has become of the first
 func TestCommitCancelledWhileItWaits(t *testing.T) {
@@ -47,7 +47,8 @@ func TestCommitCancelledWhileItWaits(t *testing.T) {
 	p := newPair(t)
 	var all []cancelled
 	for i := range cancelCases {
-		for _, l := range newLoadsWith(t, p.primary, p.hosts(), sqlstore.Config{CommitTimeout: time.Second, DoNothing: cancelCases[i].doNothing}) {
+		for _, l := range newLoadsWith(t, p.primary, p.hosts(),
+			sqlstore.Config{CommitTimeout: time.Second, DoNothing: cancelCases[i].doNothing}) {
 			all = append(all, cancelled{&cancelCases[i], l})
 		}
 	}

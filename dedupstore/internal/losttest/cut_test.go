@@ -39,23 +39,32 @@ type cutCase struct {
 var errOfFunction = errors.New("the function's own")
 
 var cutCases = []cutCase{
-	{name: "connecting", cold: true, statement: is(faultproxy.Startup), when: faultproxy.Unsent, want: unavailable, again: true},
-	{name: "connecting, not answered", cold: true, statement: is(faultproxy.Startup), when: faultproxy.Unanswered, want: unavailable, again: true},
+	{name: "connecting", cold: true, statement: is(faultproxy.Startup), when: faultproxy.Unsent, want: unavailable,
+		again: true},
+	{name: "connecting, not answered", cold: true, statement: is(faultproxy.Startup), when: faultproxy.Unanswered,
+		want: unavailable, again: true},
 	{name: "BEGIN, not sent", statement: begins("begin"), when: faultproxy.Unsent, want: unavailable, again: true},
 	{name: "the record, not sent", statement: records, when: faultproxy.Unsent, want: unavailable, again: true},
 	{name: "the record, half sent", statement: records, when: faultproxy.HalfSent, want: unavailable, again: true},
 	{name: "the record, not answered", statement: records, when: faultproxy.Unanswered, want: unavailable, again: true},
-	{name: "in the handler, not sent", statement: begins("insert into effect"), when: faultproxy.Unsent, want: unavailable, again: true},
-	{name: "in the handler, not answered", statement: begins("insert into effect"), when: faultproxy.Unanswered, want: unavailable, again: true},
-	{name: "in the handler, its error swallowed", statement: begins("insert into effect"), when: faultproxy.Unsent, want: unavailable, again: true, function: swallowing},
-	{name: "after the handler", looking: true, statement: begins("select current_setting"), when: faultproxy.Unanswered, want: unavailable, again: true},
-	{name: "ROLLBACK, not sent", statement: begins("rollback"), when: faultproxy.Unsent, want: dedupstore.Unclassified, again: true, function: failing},
+	{name: "in the handler, not sent", statement: begins("insert into effect"), when: faultproxy.Unsent, want: unavailable,
+		again: true},
+	{name: "in the handler, not answered", statement: begins("insert into effect"), when: faultproxy.Unanswered,
+		want: unavailable, again: true},
+	{name: "in the handler, its error swallowed", statement: begins("insert into effect"), when: faultproxy.Unsent,
+		want: unavailable, again: true, function: swallowing},
+	{name: "after the handler", looking: true, statement: begins("select current_setting"), when: faultproxy.Unanswered,
+		want: unavailable, again: true},
+	{name: "ROLLBACK, not sent", statement: begins("rollback"), when: faultproxy.Unsent, want: dedupstore.Unclassified,
+		again: true, function: failing},
 	{name: "COMMIT, not sent", statement: begins("commit"), when: faultproxy.Unsent, want: unknown, again: true},
 	{name: "COMMIT, half sent", statement: begins("commit"), when: faultproxy.HalfSent, want: unknown, again: true},
 	{name: "COMMIT, not answered", statement: begins("commit"), when: faultproxy.Unanswered, want: unknown},
 	{name: "COMMIT, half answered", statement: begins("commit"), when: faultproxy.HalfAnswered, want: unknown},
-	{name: "COMMIT of a redelivery, not sent", before: true, statement: begins("commit"), when: faultproxy.Unsent, want: unknown},
-	{name: "COMMIT of a redelivery, not answered", before: true, statement: begins("commit"), when: faultproxy.Unanswered, want: unknown},
+	{name: "COMMIT of a redelivery, not sent", before: true, statement: begins("commit"), when: faultproxy.Unsent,
+		want: unknown},
+	{name: "COMMIT of a redelivery, not answered", before: true, statement: begins("commit"), when: faultproxy.Unanswered,
+		want: unknown},
 }
 
 func is(text string) func(string) bool { return func(sql string) bool { return sql == text } }
@@ -81,8 +90,8 @@ func failing(ctx context.Context, exec exec) error {
 	return errors.Join(exec(ctx, insertEffect, "rolled back"), errOfFunction)
 }
 
-// The connection is cut once at each message, as the end of the stream and as a reset. The event is delivered again until it is
-// acknowledged.
+// The connection is cut once at each message, as the end of the stream and as a reset. The event is delivered again
+// until it is acknowledged.
 func TestConnectionCut(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds {
@@ -190,7 +199,8 @@ func fill(t *testing.T, s *store, n int, name string) {
 func passing(err error) bool {
 	class := dedupstore.ClassOf(err)
 	idle := strings.Contains(err.Error(), "25P03") // a function's session, for longer than IdleTimeout
-	return idle || errors.Is(err, context.DeadlineExceeded) || class == dedupstore.Unavailable || class == dedupstore.OutcomeUnknown || class == dedupstore.Transient
+	return idle || errors.Is(err, context.DeadlineExceeded) || class == dedupstore.Unavailable ||
+		class == dedupstore.OutcomeUnknown || class == dedupstore.Transient
 }
 
 func wantOnce(t *testing.T, db *pgtest.Database, event string) {
@@ -202,17 +212,19 @@ func wantOnce(t *testing.T, db *pgtest.Database, event string) {
 	}
 }
 
-// silentCases are those of a network that passes nothing any more and closes nothing, so that the server goes on to wait.
+// silentCases are those of a network that passes nothing any more and closes nothing, so that the server goes on to
+// wait.
 var silentCases = []cutCase{
 	{name: "the record, not sent", statement: records, when: faultproxy.Unsent, want: unavailable, again: true},
 	{name: "the record, not answered", statement: records, when: faultproxy.Unanswered, want: unavailable, again: true},
-	{name: "in the handler, not answered", statement: begins("insert into effect"), when: faultproxy.Unanswered, want: dedupstore.Unclassified, again: true},
+	{name: "in the handler, not answered", statement: begins("insert into effect"), when: faultproxy.Unanswered,
+		want: dedupstore.Unclassified, again: true},
 	{name: "COMMIT, not sent", statement: begins("commit"), when: faultproxy.Unsent, want: unknown, again: true},
 	{name: "COMMIT, not answered", statement: begins("commit"), when: faultproxy.Unanswered, want: unknown},
 }
 
-// The network falls silent: the client's deadlines end the delivery, and IdleTimeout the session that has lost its client. Until then a
-// redelivery waits for LockTimeout.
+// The network falls silent: the client's deadlines end the delivery, and IdleTimeout the session that has lost its
+// client. Until then a redelivery waits for LockTimeout.
 func TestNetworkSilent(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds {
@@ -231,7 +243,8 @@ func TestNetworkSilent(t *testing.T) {
 
 func (c cutCase) fallSilent(t *testing.T, k kind, db *pgtest.Database) {
 	key := dedupstore.Key{Consumer: "lost", Event: t.Name()}
-	s, p := behind(t, k, db, sqlstore.Config{LockTimeout: 200 * time.Millisecond, CommitTimeout: 300 * time.Millisecond, IdleTimeout: time.Second})
+	s, p := behind(t, k, db, sqlstore.Config{LockTimeout: 200 * time.Millisecond, CommitTimeout: 300 * time.Millisecond,
+		IdleTimeout: time.Second})
 	fill(t, s, poolSize-1, t.Name()+"/before")
 
 	struck := p.Arm(faultproxy.Cut{Statement: c.statement, When: c.when, How: faultproxy.Silence})

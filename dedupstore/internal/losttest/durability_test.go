@@ -13,8 +13,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// A database that acknowledges commits and loses them loses effects and records together: a replay from before the loss makes it
-// good. That is what no store can prevent, and what the other tests show does not happen otherwise.
+// A database that acknowledges commits and loses them loses effects and records together: a replay from before the loss
+// makes it good. That is what no store can prevent, and what the other tests show does not happen otherwise.
 func TestDatabaseThatLosesCommits(t *testing.T) {
 	t.Parallel()
 	t.Run("asynchronous failover", func(t *testing.T) {
@@ -35,7 +35,8 @@ func TestDatabaseThatLosesCommits(t *testing.T) {
 		must(t, server.Start(t.Context()))
 		noWriter := func() { // what is there is durable, and nothing else is written
 			ask[string](t, server, "select pg_switch_wal()::text")
-			must(t, syscall.Kill(ask[int](t, server, "select pid from pg_stat_activity where backend_type = 'walwriter'"), syscall.SIGSTOP))
+			must(t, syscall.Kill(ask[int](t, server, "select pid from pg_stat_activity where backend_type = 'walwriter'"),
+				syscall.SIGSTOP))
 		}
 		replays(t, server, server.URL(), noWriter, func() *servers.Instance {
 			must(t, server.Kill())

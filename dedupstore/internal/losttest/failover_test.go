@@ -21,7 +21,8 @@ type pair struct {
 
 func newPair(t testing.TB, settings ...string) *pair {
 	t.Helper()
-	p := &pair{t: t, primary: serverstest.Instance(t, append([]string{"synchronous_standby_names=replica"}, settings...)...)}
+	p := &pair{t: t, primary: serverstest.Instance(t, append([]string{"synchronous_standby_names=replica"},
+		settings...)...)}
 	var err error
 	p.link, err = faultproxy.Listen(t.Context(), p.primary.Addr())
 	must(t, err)
@@ -107,8 +108,9 @@ func TestFailsOver(t *testing.T) {
 // waiting selects the sessions whose COMMIT waits for the replica.
 const waiting = "from pg_stat_activity where wait_event = 'SyncRep'"
 
-// cancelledWaits leaves transactions that are visible on the primary and not on the replica: their COMMIT was cut short while it
-// waited, by the time-outs of the stores, and by an administrator who ends the sessions. None of these is acknowledged.
+// cancelledWaits leaves transactions that are visible on the primary and not on the replica: their COMMIT was cut short
+// while it waited, by the time-outs of the stores, and by an administrator who ends the sessions. None of these is
+// acknowledged.
 func cancelledWaits(p *pair, loads []*load) {
 	p.t.Helper()
 	p.sever()

@@ -42,19 +42,21 @@ var kinds = []kind{
 	{name: "bunstore, pgx", looks: true, open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
 		return onSQL(bunstore.New(bun.NewDB(withPgx(t, url, pgx.QueryExecModeExec, poolSize), pgdialect.New()), &cfg), bunOf)
 	}},
-	{name: "bunstore, pgdriver", looks: true, open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
-		return onSQL(bunstore.New(bun.NewDB(withPgdriver(t, url, poolSize), pgdialect.New()), &cfg), bunOf)
-	}},
+	{name: "bunstore, pgdriver", looks: true,
+		open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
+			return onSQL(bunstore.New(bun.NewDB(withPgdriver(t, url, poolSize), pgdialect.New()), &cfg), bunOf)
+		}},
 }
 
 // grouped are kinds whose calls share transactions, for loads that have many at once.
 var grouped = []kind{
 	inGroups(kinds[0]), inGroups(kinds[1]),
-	inGroups(kind{name: "pgxstore, rows", watches: true, open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
-		full := pgxstore.Config(cfg)
-		rows := pgxstore.NewRows(openPool(t, url, poolSize), &full, rowtest.Flush[pgx.Tx])
-		return newStore(checked[pgx.Tx]{rowtest.Store(rows), rows}, execInPgx)
-	}}),
+	inGroups(kind{name: "pgxstore, rows", watches: true,
+		open: func(t testing.TB, url string, poolSize int, cfg sqlstore.Config) *store {
+			full := pgxstore.Config(cfg)
+			rows := pgxstore.NewRows(openPool(t, url, poolSize), &full, rowtest.Flush[pgx.Tx])
+			return newStore(checked[pgx.Tx]{rowtest.Store(rows), rows}, execInPgx)
+		}}),
 }
 
 func inGroups(k kind) kind {
@@ -151,8 +153,8 @@ func sized(t testing.TB, db *sql.DB, poolSize int) *sql.DB {
 	return db
 }
 
-// withPgdriver connects to the first of the URL's hosts that takes a connection, which is all that this driver leaves to do about
-// several: it does not ask whether that one is the primary.
+// withPgdriver connects to the first of the URL's hosts that takes a connection, which is all that this driver leaves
+// to do about several: it does not ask whether that one is the primary.
 func withPgdriver(t testing.TB, dsn string, poolSize int) *sql.DB {
 	t.Helper()
 	u, err := url.Parse(dsn)

@@ -18,8 +18,8 @@ import (
 
 const workers = 16
 
-// load delivers events to a store, from as many workers at once, until it is told to stop; each again and again until it is
-// acknowledged. One in five is delivered once more after that.
+// load delivers events to a store, from as many workers at once, until it is told to stop; each again and again until
+// it is acknowledged. One in five is delivered once more after that.
 type load struct {
 	kind   kind
 	schema string
@@ -36,7 +36,8 @@ type load struct {
 // newLoads makes one load of each kind, in schemas of the instance. They use the URL.
 func newLoads(t testing.TB, i *servers.Instance, hosts string) (loads []*load) {
 	t.Helper()
-	return newLoadsWith(t, i, hosts, sqlstore.Config{LockTimeout: 300 * time.Millisecond, CommitTimeout: 400 * time.Millisecond})
+	return newLoadsWith(t, i, hosts, sqlstore.Config{LockTimeout: 300 * time.Millisecond,
+		CommitTimeout: 400 * time.Millisecond})
 }
 
 func newLoadsWith(t testing.TB, i *servers.Instance, hosts string, cfg sqlstore.Config) (loads []*load) {
@@ -59,7 +60,8 @@ func newLoad(t testing.TB, k kind, schema, hosts string, cfg sqlstore.Config) *l
 		cancel()
 		l.done.Wait()
 	})
-	eventually(t, k.name+": the check passes, whose time-outs are short", func() bool { return l.store.check(t.Context()) == nil })
+	eventually(t, k.name+": the check passes, whose time-outs are short",
+		func() bool { return l.store.check(t.Context()) == nil })
 	return l
 }
 
@@ -141,7 +143,8 @@ func (l *load) wantOnce(t testing.TB, i *servers.Instance) {
 	t.Helper()
 	db := pgtest.OpenEmpty(t, l.in(i.URL()))
 	ids := int(l.issued.Load())
-	effects, distinct, records := db.Effects(), pgtest.Value[int](db, "select count(distinct name) from effect"), recordsOf(db)
+	effects, distinct, records := db.Effects(), pgtest.Value[int](db, "select count(distinct name) from effect"),
+		recordsOf(db)
 	t.Logf("%s: %d ids, %d effects, %d records; errors: %s", l.kind.name, ids, effects, records, l.classes())
 	if effects != ids || distinct != ids || records != ids {
 		t.Errorf("%s: %d ids, %d effects of %d events, %d records", l.kind.name, ids, effects, distinct, records)

@@ -12,8 +12,10 @@ import (
 )
 
 var (
-	crashes   = flag.Int("lost.crashes", 0, "how often the server crashes in TestServerKilledUnderLoad (default: EINMAL_LOST_CRASHES, or 4)")
-	failovers = flag.Int("lost.failovers", 0, "how often each case of TestFailsOver runs (default: EINMAL_LOST_FAILOVERS, or 1)")
+	crashes = flag.Int("lost.crashes", 0,
+		"how often the server crashes in TestServerKilledUnderLoad (default: EINMAL_LOST_CRASHES, or 4)")
+	failovers = flag.Int("lost.failovers", 0,
+		"how often each case of TestFailsOver runs (default: EINMAL_LOST_FAILOVERS, or 1)")
 )
 
 func TestMain(m *testing.M) {

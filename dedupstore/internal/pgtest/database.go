@@ -40,7 +40,8 @@ func OpenAt(t testing.TB, url string, layout Layout) *Database {
 		db.Layout.Schema = db.Schema + layout.Schema
 		db.Run("create schema " + pgx.Identifier{db.Layout.Schema}.Sanitize())
 		t.Cleanup(func() {
-			if _, err := db.Exec(context.Background(), "drop schema "+pgx.Identifier{db.Layout.Schema}.Sanitize()+" cascade"); err != nil {
+			if _, err := db.Exec(context.Background(), "drop schema "+pgx.Identifier{db.Layout.Schema}.Sanitize()+
+				" cascade"); err != nil {
 				t.Error(err)
 			}
 		})

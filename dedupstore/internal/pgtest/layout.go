@@ -57,7 +57,8 @@ func (l Layout) TableSQL() string {
 // sql creates the table: as package schema has it, or with the same columns and partitions.
 func (l Layout) sql() string {
 	if l.partitioned == "" {
-		return schema.Postgres.SQL(&schema.Config{Schema: l.Schema, Tables: map[string]string{"processed_event": l.Table}}, schema.Dedup)
+		return schema.Postgres.SQL(&schema.Config{Schema: l.Schema, Tables: map[string]string{"processed_event": l.Table}},
+			schema.Dedup)
 	}
 	idType := cmp.Or(l.idType, `text collate "C"`)
 	return `create table processed_event (event_id ` + idType + ` not null, consumer_id text collate "C" not null,

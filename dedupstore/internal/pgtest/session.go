@@ -18,8 +18,10 @@ const SessionSQL = `select concat_ws(' ', session_user, current_user, current_se
 // Left are statements that change those.
 func Left(role string) []string {
 	return []string{
-		"set session authorization " + role, "set role " + role, "set row_security = off", "set search_path to ''", "set session_replication_role = replica",
-		"set time zone 'Pacific/Chatham'", "set statement_timeout = '1s'", "set lock_timeout = '1ms'", "set synchronous_commit = off",
+		"set session authorization " + role, "set role " + role, "set row_security = off", "set search_path to ''",
+		"set session_replication_role = replica",
+		"set time zone 'Pacific/Chatham'", "set statement_timeout = '1s'", "set lock_timeout = '1ms'",
+		"set synchronous_commit = off",
 		"select set_config('role', '" + role[1:len(role)-1] + "', false)", "set search_path to ''; set role " + role,
 	}
 }
@@ -37,9 +39,10 @@ func (db *Database) Role() string {
 	return role
 }
 
-// SessionInAGroup checks that the functions of a group do not see what the ones before them have set by exec, and look tells. waiting is how
-// many calls wait for a group.
-func SessionInAGroup[Tx any](t *testing.T, once func(event string, fn func(context.Context, Tx) error) (ran bool, err error), waiting func() int, set string,
+// SessionInAGroup checks that the functions of a group do not see what the ones before them have set by exec, and look
+// tells. waiting is how many calls wait for a group.
+func SessionInAGroup[Tx any](t *testing.T, once func(event string, fn func(context.Context, Tx) error) (ran bool,
+	err error), waiting func() int, set string,
 	exec func(sql string) func(context.Context, Tx) error, look func(into *string) func(context.Context, Tx) error,
 ) {
 	t.Helper()

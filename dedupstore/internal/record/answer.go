@@ -13,8 +13,8 @@ type Answer struct {
 	// Outcome is what the statement says about the key.
 	Outcome Outcome
 
-	// Session has the settings of the session that decide whom and what its statements mean, as they were when the transaction began.
-	// Empty where the dialect has none.
+	// Session has the settings of the session that decide whom and what its statements mean, as they were when the
+	// transaction began. Empty where the dialect has none.
 	Session Session
 }
 
@@ -29,7 +29,8 @@ const (
 	Repeated
 )
 
-// OutcomeOf reads the first column of the record, which is null, or missing with its row, where it says nothing about the key.
+// OutcomeOf reads the first column of the record, which is null, or missing with its row, where it says nothing about
+// the key.
 func OutcomeOf(inserted *bool) Outcome {
 	switch {
 	case inserted == nil:
@@ -45,8 +46,9 @@ type Session string
 
 const separator = "\x1f"
 
-// sessionSettings are those that a function may change with SET and leave behind: then the statements of the next one would run as somebody
-// else, find other tables, fire no triggers, read other times, or end early. The user comes before the role, which goes with it.
+// sessionSettings are those that a function may change with SET and leave behind: then the statements of the next one
+// would run as somebody else, find other tables, fire no triggers, read other times, or end early. The user comes
+// before the role, which goes with it.
 var sessionSettings = []string{
 	"session_authorization", "role", "row_security", "search_path", "session_replication_role", "TimeZone",
 	"statement_timeout", "lock_timeout", "synchronous_commit",
@@ -66,12 +68,14 @@ func (s Session) Same(as Session) bool { return s.settings() == as.settings() }
 
 func (s Session) settings() Session { return s[:max(0, strings.LastIndex(string(s), separator))] }
 
-// Of reports whether the server's process has that number, which it tells to those who connect to it, and to no pooler's clients.
+// Of reports whether the server's process has that number, which it tells to those who connect to it, and to no
+// pooler's clients.
 func (s Session) Of(process uint32) bool {
 	return s[len(s.settings()):] == Session(separator+strconv.FormatUint(uint64(process), 10))
 }
 
-// Restore returns the statement that sets what differs in now back to what it is in s, until somebody sets it again, and its arguments.
+// Restore returns the statement that sets what differs in now back to what it is in s, until somebody sets it again,
+// and its arguments.
 func (s Session) Restore(now Session) (text string, args []any) {
 	was, is := strings.Split(string(s), separator), strings.Split(string(now), separator)
 	var sets []string
@@ -86,5 +90,6 @@ func (s Session) Restore(now Session) (text string, args []any) {
 
 // swallowed is the error of a record that is not there although it was sent: nobody may take that for a repetition.
 func (e *explainer) swallowed(table string) error {
-	return e.as(dedupstore.Misconfigured, "the record was answered with nothing, and is not in %s: a trigger or a rule swallows or changes what is inserted, or a policy of row-level security hides it: remove it", table)
+	return e.as(dedupstore.Misconfigured,
+		"the record was answered with nothing, and is not in %s: a trigger or a rule swallows or changes what is inserted, or a policy of row-level security hides it: remove it", table)
 }

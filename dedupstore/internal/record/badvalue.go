@@ -9,15 +9,15 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// takesSQL makes the statement that converts a text, its $1, to the type of a column, and answers with the text true if it fits into it. The
-// triggers of the table have no part in that.
+// takesSQL makes the statement that converts a text, its $1, to the type of a column, and answers with the text true if
+// it fits into it. The triggers of the table have no part in that.
 const takesSQL = `select coalesce((select format('select (($1::text)::%s is not null and char_length($1::text) <= %s)::text',
 case when atttypid = 'bpchar'::regtype then 'bpchar' else format_type(atttypid, null) end,
 case when atttypid in ('varchar'::regtype, 'bpchar'::regtype) and atttypmod > 4 then atttypmod - 4 else 2147483647 end)
 from pg_catalog.pg_attribute where attrelid = to_regclass($1) and attname = $2 and not attisdropped), '')`
 
-// badValue explains a value that was refused: the column does not take this id, which is the event's fault, or this consumer, or it was
-// not a value of ours, but a trigger's.
+// badValue explains a value that was refused: the column does not take this id, which is the event's fault, or this
+// consumer, or it was not a value of ours, but a trigger's.
 func (p *Postgres) badValue(ctx context.Context, key dedupstore.Key, err error, ask Query) error {
 	for _, part := range []struct{ column, value string }{{"consumer_id", key.Consumer}, {"event_id", key.Event}} {
 		takes, askErr := p.takes(ctx, part.column, part.value, ask)
@@ -26,7 +26,8 @@ func (p *Postgres) badValue(ctx context.Context, key dedupstore.Key, err error, 
 			return p.as(dedupstore.Unavailable, "look at the types of %s: %w", p.table(), askErr)
 		case takes:
 		case part.column == "consumer_id":
-			return p.as(dedupstore.Misconfigured, "the column consumer_id of %s does not take the consumer's name (SQLSTATE %s): change its type to text, or set a shorter Topic.Consumer", p.table(), StateOf(err))
+			return p.as(dedupstore.Misconfigured,
+				"the column consumer_id of %s does not take the consumer's name (SQLSTATE %s): change its type to text, or set a shorter Topic.Consumer", p.table(), StateOf(err))
 		default:
 			return p.refused(err)
 		}

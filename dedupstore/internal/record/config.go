@@ -61,7 +61,8 @@ func (c Config) Validate() error {
 
 func validateName(field, name string) error {
 	if len(name) > maxIdentifier || strings.IndexByte(name, 0) >= 0 {
-		return fmt.Errorf("invalid Config.%s: %d bytes: PostgreSQL allows names of up to %d bytes, none of them NUL", field, len(name), maxIdentifier)
+		return fmt.Errorf("invalid Config.%s: %d bytes: PostgreSQL allows names of up to %d bytes, none of them NUL", field,
+			len(name), maxIdentifier)
 	}
 	return nil
 }
@@ -70,17 +71,20 @@ func validateName(field, name string) error {
 func validateTimeout(field string, d, least time.Duration) error {
 	const most = math.MaxInt32 * time.Millisecond
 	if d < least || d > most {
-		return fmt.Errorf("invalid Config.%s: %v: set it between %v and %v, or leave it zero for the default", field, d, least, most)
+		return fmt.Errorf("invalid Config.%s: %v: set it between %v and %v, or leave it zero for the default", field, d,
+			least, most)
 	}
 	return nil
 }
 
-// maxGroup keeps the statement that records a group below the size at which PostgreSQL's plans and locks cost more than they save.
+// maxGroup keeps the statement that records a group below the size at which PostgreSQL's plans and locks cost more than
+// they save.
 const maxGroup = 10_000
 
 func validateGroup(n int) error {
 	if n < 0 || n > maxGroup {
-		return fmt.Errorf("invalid Config.Group: %d: set it between 2 and %d, or leave it zero for a transaction per event", n, maxGroup)
+		return fmt.Errorf("invalid Config.Group: %d: set it between 2 and %d, or leave it zero for a transaction per event",
+			n, maxGroup)
 	}
 	return nil
 }

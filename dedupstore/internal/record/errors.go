@@ -39,8 +39,8 @@ func (e *explainer) Waiting(ctx context.Context) error {
 	return e.as(dedupstore.Unavailable, "get a connection: %w", cause(ctx))
 }
 
-// waited is the error of a call that was given up while it waited, for BEGIN, a lock or an answer, before its function began. The
-// event is not to blame for it.
+// waited is the error of a call that was given up while it waited, for BEGIN, a lock or an answer, before its function
+// began. The event is not to blame for it.
 func (e *explainer) waited(ctx context.Context, err error) error {
 	return dedupstore.WithClass(dedupstore.Unavailable, e.Done(ctx, err))
 }
@@ -81,7 +81,8 @@ func (e *explainer) RowsOpen() error {
 
 // Unknown implements Explainer.
 func (e *explainer) Unknown(err error) error {
-	return fmt.Errorf("%s: commit: %w: call Once again, the record decides: %w", e.store, dedupstore.ErrOutcomeUnknown, err)
+	return fmt.Errorf("%s: commit: %w: call Once again, the record decides: %w", e.store, dedupstore.ErrOutcomeUnknown,
+		err)
 }
 
 // ForgetError implements Explainer.
@@ -90,7 +91,8 @@ func (e *explainer) ForgetError(err error, left bool) error {
 	case err != nil:
 		return inClass(sqlclass.Of(err), fmt.Errorf("%s: delete a record: %w", e.store, err))
 	case left:
-		return e.as(dedupstore.Misconfigured, "delete a record: it was deleted, and is still there: a trigger or a rule swallows what is deleted, or a policy of row-level security hides it: remove it")
+		return e.as(dedupstore.Misconfigured,
+			"delete a record: it was deleted, and is still there: a trigger or a rule swallows what is deleted, or a policy of row-level security hides it: remove it")
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ func (s *SQLite) Examine(ctx context.Context, ask Query) error {
 }
 
 // examine returns what makes the table unfit, with what to run.
-func (e *explainer) examine(ctx context.Context, dialect schema.Dialect, in string, ask Query) (problems []string, err error) {
+func (e *explainer) examine(ctx context.Context, dialect schema.Dialect, in string, ask Query) (problems []string,
+	err error) {
 	found, err := dialect.Check(ctx, schema.Query(ask), e.cfg.inSchema(in), schema.Dedup)
 	for _, f := range found {
 		if f.Level == schema.LevelError && !e.doesWithout(f) {
@@ -56,7 +57,8 @@ func (e *explainer) cannotBeUsed(table string, problems []string) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return e.as(dedupstore.Misconfigured, "the table %s cannot be used: %s", table, strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; "))
+	return e.as(dedupstore.Misconfigured, "the table %s cannot be used: %s", table,
+		strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; "))
 }
 
 // inSchema is where package schema finds the table.

@@ -16,15 +16,20 @@ type groupError struct{ error }
 
 func (e *groupError) Unwrap() error { return e.error }
 
-// GroupsChanged writes a line when groups begin or cease to be held small.
-func GroupsChanged(log *slog.Logger) func(contended bool) {
-	return func(contended bool) {
-		if contended {
+// GroupsChanged writes a line of what becomes of groups.
+func GroupsChanged(log *slog.Logger) func(gather.Change) {
+	return func(c gather.Change) {
+		switch c {
+		case gather.Contended:
 			log.Warn("einmal: transactions of groups collide (deadlocks, serialization failures): groups are small and run one at a time for a while; " +
 				"let functions lock rows in one order, or lower Group")
-			return
+		case gather.Eased:
+			log.Info("einmal: groups have their full size again")
+		case gather.Single:
+			log.Info("einmal: groups do not pay, since functions wait or fail: messages have transactions of their own; groups are tried again")
+		case gather.Gathering:
+			log.Info("einmal: groups pay again")
 		}
-		log.Info("einmal: groups have their full size again")
 	}
 }
 

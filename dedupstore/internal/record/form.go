@@ -27,8 +27,8 @@ func (c *chosen) forget()    { c.form.Store(nil) }
 // Attempt records the probe's key twice, in one transaction that it rolls back, and says what came of each.
 type Attempt func(ctx context.Context, form Form, probe dedupstore.Key) (first, second Outcome, err error)
 
-// choose returns the form that is known, or finds it out. Callers that come before it is known find it out too: that does no
-// harm.
+// choose returns the form that is known, or finds it out. Callers that come before it is known find it out too: that
+// does no harm.
 func (c *chosen) choose(ctx context.Context, only bool, unsupported func(error) bool, try Attempt) (Form, error) {
 	if known := c.form.Load(); known != nil {
 		return *known, nil
@@ -54,8 +54,8 @@ var errWrongAnswer = errors.New("the table does not tell insertions from redeliv
 // probeConsumer is that of a probe for nobody in particular.
 const probeConsumer = "einmal"
 
-// probe uses a key that nobody else has, and that fits a table for UUIDv7 ids. Its consumer is the one that the call, or the check, is
-// for: a table may have places for the consumers of the service alone.
+// probe uses a key that nobody else has, and that fits a table for UUIDv7 ids. Its consumer is the one that the call,
+// or the check, is for: a table may have places for the consumers of the service alone.
 func probe(ctx context.Context, form Form, try Attempt) error {
 	key := dedupstore.Key{Consumer: probeConsumer, Event: newUUID7()}
 	if of, ok := dedupstore.KeyFrom(ctx); ok && of.Consumer != "" {
@@ -66,7 +66,8 @@ func probe(ctx context.Context, form Form, try Attempt) error {
 	case err != nil:
 		return &probeError{err, key}
 	case first != Inserted, second == Inserted, form == Upsert && second != Repeated:
-		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%w (first %v, second %v)", errWrongAnswer, first, second))
+		return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%w (first %v, second %v)", errWrongAnswer, first,
+			second))
 	}
 	return nil
 }
@@ -92,7 +93,8 @@ func probed(err, explained error) error {
 	if class == dedupstore.Permanent {
 		class = dedupstore.Misconfigured
 	}
-	explained = fmt.Errorf("%w; it was a probe, which records a new id for the consumer %q and rolls back", explained, e.key.Consumer)
+	explained = fmt.Errorf("%w; it was a probe, which records a new id for the consumer %q and rolls back", explained,
+		e.key.Consumer)
 	if class == dedupstore.Unclassified {
 		return explained
 	}

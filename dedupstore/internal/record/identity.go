@@ -6,8 +6,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// Identity implements Dialect. The identifier of a cluster is that of its replicas too. Some services keep it from their users, and some
-// servers that speak PostgreSQL's protocol have none.
+// Identity implements Dialect. The identifier of a cluster is that of its replicas too. Some services keep it from
+// their users, and some servers that speak PostgreSQL's protocol have none.
 func (p *Postgres) Identity(ctx context.Context, ask Query) (string, error) {
 	id, err := ask(ctx, `select concat_ws('/', 'postgres', c.system_identifier, d.oid, $1::text::regclass::oid)
 		from pg_catalog.pg_control_system() c, pg_catalog.pg_database d where d.datname = pg_catalog.current_database()`, p.table())

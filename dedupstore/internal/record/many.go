@@ -9,16 +9,18 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// Many are the texts that record several keys at once, in a transaction that has begun. The keys are one parameter: see Pairs.
+// Many are the texts that record several keys at once, in a transaction that has begun. The keys are one parameter: see
+// Pairs.
 type Many struct {
 	// Guard sets the time-outs until the end of the transaction, and marks it as a record does.
 	Guard string
 
-	// Record answers with a row for each key that it found or inserted: the key's place, from 1, and whether it was inserted. Rows
-	// are inserted in the order of their keys, so that two transactions lock in the same order.
+	// Record answers with a row for each key that it found or inserted: the key's place, from 1, and whether it was
+	// inserted. Rows are inserted in the order of their keys, so that two transactions lock in the same order.
 	Record string
 
-	// Seen answers with the place of each key that has a record, and false. Empty unless Record is silent about what was there.
+	// Seen answers with the place of each key that has a record, and false. Empty unless Record is silent about what was
+	// there.
 	Seen string
 
 	// Restore brings back the session's own lock_timeout, for the functions' statements, and answers with the Session.
@@ -30,7 +32,8 @@ type Many struct {
 	// Xid answers with the transaction's id. Empty where rows do not tell which transaction wrote them.
 	Xid string
 
-	// TakeBackOf deletes the records of the keys that the transaction with the id wrote, its second parameter, after its end.
+	// TakeBackOf deletes the records of the keys that the transaction with the id wrote, its second parameter, after its
+	// end.
 	TakeBackOf string
 }
 
@@ -44,7 +47,8 @@ func Pairs(keys []dedupstore.Key) string {
 	return string(text)
 }
 
-// manyKeys takes the types of the two columns. A cast to a type without its length does not cut a key off; the table refuses it.
+// manyKeys takes the types of the two columns. A cast to a type without its length does not cut a key off; the table
+// refuses it.
 const manyKeys = `with k as materialized (
 select n, (j->>0)::%s as event_id, (j->>1)::%s as consumer_id from json_array_elements($1::text::json) with ordinality as u (j, n))
 `
@@ -66,7 +70,8 @@ from pg_attribute where attrelid = '%s'::regclass and attname in ('event_id', 'c
 func (p *Postgres) Many(form Form, eventType, consumerType string) *Many {
 	table, keys := p.table(), fmt.Sprintf(manyKeys, eventType, consumerType)
 	m := &Many{
-		Guard:    fmt.Sprintf(manyGuardSQL, milliseconds(p.cfg.LockTimeout), fmt.Sprintf(idleSQL, milliseconds(p.cfg.IdleTimeout)), markOf(p.reported)),
+		Guard: fmt.Sprintf(manyGuardSQL, milliseconds(p.cfg.LockTimeout),
+			fmt.Sprintf(idleSQL, milliseconds(p.cfg.IdleTimeout)), markOf(p.reported)),
 		Restore:  "select " + restoreSQL,
 		TakeBack: keys + fmt.Sprintf(`delete from %s as p using k where p.event_id = k.event_id and p.consumer_id = k.consumer_id`, table),
 	}
@@ -90,7 +95,8 @@ select k.n, true from k join r on r.event_id = k.event_id and r.consumer_id = k.
 	return m
 }
 
-// ErrSilent is the error of a group of which the table did not say of each key what became of it. Alone, the key is explained.
+// ErrSilent is the error of a group of which the table did not say of each key what became of it. Alone, the key is
+// explained.
 var ErrSilent = errors.New("the table did not answer for an event")
 
 // Answers collects what Record and Seen say of n keys.

@@ -9,11 +9,12 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// youngest is the age from which on a missing partition may have been dropped. One for younger ids has not been created yet.
+// youngest is the age from which on a missing partition may have been dropped. One for younger ids has not been created
+// yet.
 const youngest = time.Hour
 
-// farthest is how far ahead of the server's clock the time of an id may lie before it is the producer's clock that is wrong, not the
-// partition that is missing.
+// farthest is how far ahead of the server's clock the time of an id may lie before it is the producer's clock that is
+// wrong, not the partition that is missing.
 const farthest = 24 * time.Hour
 
 // strategySQL tells how the table is partitioned: r by range, h by hash, l by list, or an empty text.
@@ -25,9 +26,10 @@ where k.contype = 'c' and (k.conrelid = to_regclass($1) and a.attnum = any (k.co
 
 // checkViolation explains why the record violates a constraint: in a partitioned table, no partition takes the id.
 //
-// Where the partitions are ranges of UUIDv7 ids, one that was dropped makes its events fail: they are too old. But a partition
-// that nobody has created yet makes its events fail too, and those must not be given up. So an event is too old only if its id
-// says so, and there is a record of a later one; and it is refused if its id is of a time that has not come, by the server's clock.
+// Where the partitions are ranges of UUIDv7 ids, one that was dropped makes its events fail: they are too old. But a
+// partition that nobody has created yet makes its events fail too, and those must not be given up. So an event is too
+// old only if its id says so, and there is a record of a later one; and it is refused if its id is of a time that has
+// not come, by the server's clock.
 func (p *Postgres) checkViolation(ctx context.Context, key dedupstore.Key, err error, ask Query) error {
 	strategy, askErr := ask(ctx, strategySQL, p.table())
 	if askErr != nil {
@@ -50,16 +52,19 @@ func (p *Postgres) checkViolation(ctx context.Context, key dedupstore.Key, err e
 		return fmt.Errorf("%s: %w: it is of %s, which is %v ahead of the server's clock, and %s has no partition for that time: correct the producer's clock",
 			p.store, dedupstore.ErrInvalidKey, born.UTC().Format(time.DateTime), (-age).Round(time.Minute), p.table())
 	case age < youngest:
-		return p.noPartition("no partition of %s takes ids of %s: create it, and the next ones in time", p.table(), born.UTC().Format(time.DateTime))
+		return p.noPartition("no partition of %s takes ids of %s: create it, and the next ones in time", p.table(),
+			born.UTC().Format(time.DateTime))
 	}
-	later, askErr := ask(ctx, fmt.Sprintf(`select exists (select from %s where event_id > $1)::text`, p.table()), key.Event)
+	later, askErr := ask(ctx, fmt.Sprintf(`select exists (select from %s where event_id > $1)::text`, p.table()),
+		key.Event)
 	switch {
 	case askErr != nil:
 		return p.notSeen(askErr)
 	case later != "true":
 		return p.noPartition("no partition of %s takes ids of %s, and there is no record of a later event: create it, or record a later event first", p.table(), born.UTC().Format(time.DateTime))
 	}
-	return fmt.Errorf("%s: %w: it is of %s, and %s has no partition for that time any more", p.store, dedupstore.ErrTooOld, born.UTC().Format(time.DateTime), p.table())
+	return fmt.Errorf("%s: %w: it is of %s, and %s has no partition for that time any more", p.store, dedupstore.ErrTooOld,
+		born.UTC().Format(time.DateTime), p.table())
 }
 
 // ageOf returns how long ago a time was, by the server's clock.
@@ -72,8 +77,8 @@ func ageOf(ctx context.Context, born time.Time, ask Query) (time.Duration, error
 	return time.UnixMilli(now).Sub(born), err
 }
 
-// checkFailed explains a violated CHECK of a table that is not partitioned: one of the id is the event's fault, another one would refuse
-// every event.
+// checkFailed explains a violated CHECK of a table that is not partitioned: one of the id is the event's fault, another
+// one would refuse every event.
 func (p *Postgres) checkFailed(ctx context.Context, err error, ask Query) error {
 	checked, askErr := ask(ctx, checkedSQL, p.table())
 	switch {
@@ -82,7 +87,8 @@ func (p *Postgres) checkFailed(ctx context.Context, err error, ask Query) error 
 	case checked == "true":
 		return p.refused(err)
 	}
-	return p.as(dedupstore.Misconfigured, "record the event: a check of %s that is not about the event's id, or a trigger, refuses it: %w", p.table(), err)
+	return p.as(dedupstore.Misconfigured,
+		"record the event: a check of %s that is not about the event's id, or a trigger, refuses it: %w", p.table(), err)
 }
 
 func (p *Postgres) notSeen(err error) error {

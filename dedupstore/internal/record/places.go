@@ -9,8 +9,8 @@ import (
 	"weak"
 )
 
-// Places bounds the transactions in flight below the pool's size: workers that hold all connections would starve the rest of the
-// service, and functions that ask the pool for a second connection would wait for each other for ever.
+// Places bounds the transactions in flight below the pool's size: workers that hold all connections would starve the
+// rest of the service, and functions that ask the pool for a second connection would wait for each other for ever.
 type Places struct {
 	free chan struct{}
 	size int // of the pool
@@ -27,7 +27,8 @@ func NewPlaces(poolSize int, log *slog.Logger) *Places {
 	return p
 }
 
-// PlacesOf returns the Places of a pool: all stores on one pool share them, or each would leave one connection, and together none.
+// PlacesOf returns the Places of a pool: all stores on one pool share them, or each would leave one connection, and
+// together none.
 func PlacesOf[Pool any](pool *Pool, size int, log *slog.Logger) *Places {
 	if pool == nil || size <= 0 {
 		return NewPlaces(size, log)

@@ -28,8 +28,8 @@ type located struct {
 	statements map[Form]*Statements
 }
 
-// NewPostgres returns the dialect for the store of that name, with a configuration that has its defaults. If reported, the transactions
-// set ReportedSetting.
+// NewPostgres returns the dialect for the store of that name, with a configuration that has its defaults. If reported,
+// the transactions set ReportedSetting.
 func NewPostgres(store string, cfg Config, reported bool) *Postgres {
 	p := &Postgres{explainer: explainer{store, cfg}, reported: reported}
 	p.locate(cfg.Schema)
@@ -126,13 +126,16 @@ func (p *Postgres) recordError(ctx context.Context, key dedupstore.Key, err erro
 	case dedupstore.ClassOf(err) != dedupstore.Unclassified:
 		return p.named("record the event", err)
 	case code == "" && errors.Is(err, context.DeadlineExceeded):
-		return p.as(dedupstore.Unavailable, "no answer to the record within %v (LockTimeout and CommitTimeout): the server does not answer, or the table is locked, by a migration perhaps: try again later: %w", p.cfg.RecordTimeout(), err)
+		return p.as(dedupstore.Unavailable,
+			"no answer to the record within %v (LockTimeout and CommitTimeout): the server does not answer, or the table is locked, by a migration perhaps: try again later: %w", p.cfg.RecordTimeout(), err)
 	case code == "": // the driver complains, not the server
 		return p.as(dedupstore.Unavailable, "record the event: %w", err)
 	case code == codeIdleInTransaction: // between BEGIN and the record, or in the probe
-		return p.as(dedupstore.Unavailable, "record the event: this process stood still for longer than IdleTimeout (%v): %w", p.cfg.IdleTimeout, err)
+		return p.as(dedupstore.Unavailable, "record the event: this process stood still for longer than IdleTimeout (%v): %w",
+			p.cfg.IdleTimeout, err)
 	case code == codeLockNotAvailable:
-		return p.as(dedupstore.Transient, "%w, or a lock of the table, for longer than LockTimeout (%v): try again later: %w", dedupstore.ErrLocked, p.cfg.LockTimeout, err)
+		return p.as(dedupstore.Transient, "%w, or a lock of the table, for longer than LockTimeout (%v): try again later: %w",
+			dedupstore.ErrLocked, p.cfg.LockTimeout, err)
 	case code == codeCheckViolation:
 		return p.checkViolation(ctx, recorded(key, err), err, ask)
 	case strings.HasPrefix(code, "22"):
@@ -148,8 +151,8 @@ func (p *Postgres) recordError(ctx context.Context, key dedupstore.Key, err erro
 	return p.as(dedupstore.Misconfigured, "record the event: %w", err) // whatever it is, no other event would fare better
 }
 
-// misconfigurationError says what is wrong with the table, if that is what it was. It may have changed: the form is found out
-// again.
+// misconfigurationError says what is wrong with the table, if that is what it was. It may have changed: the form is
+// found out again.
 func (p *Postgres) misconfigurationError(ctx context.Context, code string, err error, ask Query) error {
 	p.form.forget()
 	class := dedupstore.Misconfigured
@@ -190,8 +193,8 @@ func (p *Postgres) leftAlone(err error) error {
 	return fmt.Errorf("%s: rolled back: the function left its transaction alone for longer than IdleTimeout (%v), or the session's own idle_in_transaction_session_timeout if that is shorter: raise it, or call other services before the first statement: %w", p.store, p.cfg.IdleTimeout, err)
 }
 
-// CommitError implements Dialect. A server that answers with an error has rolled back, unless it ends the session or complains
-// about itself. Anything else leaves open whether it has committed.
+// CommitError implements Dialect. A server that answers with an error has rolled back, unless it ends the session or
+// complains about itself. Anything else leaves open whether it has committed.
 func (p *Postgres) CommitError(err error) error {
 	code := StateOf(err)
 	switch {
@@ -203,11 +206,12 @@ func (p *Postgres) CommitError(err error) error {
 	return p.Unknown(err)
 }
 
-// GiveUp implements Dialect. The server may have become a replica; or it is the session's role, its search_path, its time-outs or its
-// prepared statements that are not as they were.
+// GiveUp implements Dialect. The server may have become a replica; or it is the session's role, its search_path, its
+// time-outs or its prepared statements that are not as they were.
 func (p *Postgres) GiveUp(err error) bool {
 	class := max(sqlclass.Of(err), dedupstore.ClassOf(err))
-	return class == dedupstore.Unavailable || class == dedupstore.Misconfigured || StateOf(err) == codeCanceled || errors.Is(err, dedupstore.ErrTxEnded)
+	return class == dedupstore.Unavailable || class == dedupstore.Misconfigured || StateOf(err) == codeCanceled ||
+		errors.Is(err, dedupstore.ErrTxEnded)
 }
 
 // OfTheSession implements Dialect.
@@ -216,7 +220,8 @@ func (p *Postgres) OfTheSession(err error) bool {
 	return code == codeCanceled || sqlclass.OfState(code) == dedupstore.Misconfigured
 }
 
-// ConnectError implements Dialect. A server that does not answer, that starts, or that has no place may take the next one.
+// ConnectError implements Dialect. A server that does not answer, that starts, or that has no place may take the next
+// one.
 func (p *Postgres) ConnectError(err error) error {
 	code := StateOf(err)
 	remedy := connectRemedy(err, code)

@@ -50,7 +50,9 @@ func TestCommitErrors(t *testing.T) {
 	} {
 		for _, answer := range answers(code) {
 			err := p.CommitError(answer)
-			if dedupstore.ClassOf(err) != want || errors.Is(err, dedupstore.ErrOutcomeUnknown) != (want == dedupstore.OutcomeUnknown) || !errors.Is(err, errors.Unwrap(answer)) {
+			if dedupstore.ClassOf(err) != want ||
+				errors.Is(err, dedupstore.ErrOutcomeUnknown) != (want == dedupstore.OutcomeUnknown) ||
+				!errors.Is(err, errors.Unwrap(answer)) {
 				t.Errorf("%s: %v, class %v, want %v", code, err, dedupstore.ClassOf(err), want)
 			}
 		}
@@ -109,23 +111,28 @@ func TestRecordErrors(t *testing.T) {
 			if held := errors.Is(err, dedupstore.ErrLocked); held != (code == "55P03") {
 				t.Errorf("%s: ErrLocked is %v", code, held)
 			}
-			if prepares := strings.Contains(err.Error(), "default_query_exec_mode=exec"); prepares != (code == "26000" || code == "42P05") {
+			if prepares := strings.Contains(err.Error(), "default_query_exec_mode=exec"); prepares != (code == "26000" ||
+				code == "42P05") {
 				t.Errorf("%s: %v", code, err)
 			}
-			if gaveUp := want == dedupstore.Unavailable || want == dedupstore.Misconfigured || code == "57014"; p.GiveUp(err) != gaveUp {
+			if gaveUp := want == dedupstore.Unavailable || want == dedupstore.Misconfigured ||
+				code == "57014"; p.GiveUp(err) != gaveUp {
 				t.Errorf("%s: GiveUp is %v", code, !gaveUp)
 			}
 		}
 	}
 	for _, lost := range []error{io.ErrUnexpectedEOF, context.DeadlineExceeded, pgconn.ErrConnClosed} {
-		if err := newTestPostgres().RecordError(t.Context(), dedupstore.Key{}, lost, asked); dedupstore.ClassOf(err) != dedupstore.Unavailable {
+		if err := newTestPostgres().RecordError(t.Context(), dedupstore.Key{}, lost,
+			asked); dedupstore.ClassOf(err) != dedupstore.Unavailable {
 			t.Errorf("%v: %v", lost, err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("why")
 	cancel(why)
-	if err := newTestPostgres().RecordError(ctx, dedupstore.Key{}, io.EOF, asked); dedupstore.ClassOf(err) != dedupstore.Unavailable || !errors.Is(err, why) || !errors.Is(err, context.Canceled) {
+	if err := newTestPostgres().RecordError(ctx, dedupstore.Key{}, io.EOF,
+		asked); dedupstore.ClassOf(err) != dedupstore.Unavailable || !errors.Is(err, why) ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that is done: %v", err)
 	}
 }
@@ -164,7 +171,8 @@ func TestFunctionErrors(t *testing.T) {
 		"0A000": {"prepares it again", dedupstore.Misconfigured},
 	} {
 		for _, answer := range answers(code) {
-			if err := p.FunctionError(t.Context(), answer, true); dedupstore.ClassOf(err) != c.want || !errors.Is(err, answer) || !strings.Contains(err.Error(), c.says) {
+			if err := p.FunctionError(t.Context(), answer, true); dedupstore.ClassOf(err) != c.want || !errors.Is(err, answer) ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v, class %v", code, err, dedupstore.ClassOf(err))
 			}
 		}
@@ -186,12 +194,14 @@ func TestConnectErrors(t *testing.T) {
 		unavailable := code == "53300" || code == "57P03"
 		for _, answer := range answers(code) {
 			err := p.ConnectError(answer)
-			if !strings.Contains(err.Error(), want) || errors.Is(err, dedupstore.ErrUnavailable) != unavailable || unavailable != (dedupstore.ClassOf(err) == dedupstore.Unavailable) {
+			if !strings.Contains(err.Error(), want) || errors.Is(err, dedupstore.ErrUnavailable) != unavailable ||
+				unavailable != (dedupstore.ClassOf(err) == dedupstore.Unavailable) {
 				t.Errorf("%s: %v, class %v", code, err, dedupstore.ClassOf(err))
 			}
 		}
 	}
-	if err := p.ConnectError(io.EOF); !errors.Is(err, dedupstore.ErrUnavailable) || !strings.Contains(err.Error(), "host and the port") {
+	if err := p.ConnectError(io.EOF); !errors.Is(err, dedupstore.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "host and the port") {
 		t.Error(err)
 	}
 	startup := &pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: search_path"}

@@ -12,7 +12,8 @@ func begun(settings string, process int) record.Session {
 	return record.Session(settings + "\x1f" + strconv.Itoa(process))
 }
 
-// A session that begins otherwise than the first one is refused, until so many in a row do that they are the usual ones.
+// A session that begins otherwise than the first one is refused, until so many in a row do that they are the usual
+// ones.
 func TestSessionsAsEver(t *testing.T) {
 	t.Parallel()
 	var s record.Sessions

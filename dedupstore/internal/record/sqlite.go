@@ -13,8 +13,8 @@ import (
 
 // SQLite is the dialect of SQLite. It implements Dialect.
 //
-// The record is the first statement of a deferred transaction, so it takes the database's write lock, and waits for it as long as
-// the connection's busy_timeout says.
+// The record is the first statement of a deferred transaction, so it takes the database's write lock, and waits for it
+// as long as the connection's busy_timeout says.
 type SQLite struct {
 	explainer
 	statements map[Form]*Statements
@@ -74,7 +74,9 @@ func (s *SQLite) recordError(ctx context.Context, err error, ask Query) error {
 	case dedupstore.ClassOf(err) != dedupstore.Unclassified:
 		return s.named("record the event", err)
 	case primary == sqlclass.SQLiteBusy || primary == sqlclass.SQLiteLocked:
-		return s.as(dedupstore.Transient, "%w, or another one writes, for longer than the connection's busy_timeout: try again later: %w", dedupstore.ErrLocked, err)
+		return s.as(dedupstore.Transient,
+			"%w, or another one writes, for longer than the connection's busy_timeout: try again later: %w",
+			dedupstore.ErrLocked, err)
 	case s.ofTheKey(ctx, code, err, ask):
 		return s.refused(err)
 	}
@@ -87,8 +89,8 @@ func (s *SQLite) recordError(ctx context.Context, err error, ask Query) error {
 	return s.as(dedupstore.Misconfigured, "record the event: %w", err)
 }
 
-// ofTheKey reports whether a type, or a check, of the table refuses the event's id. Of other constraints, and of triggers, the event is not
-// to blame.
+// ofTheKey reports whether a type, or a check, of the table refuses the event's id. Of other constraints, and of
+// triggers, the event is not to blame.
 func (s *SQLite) ofTheKey(ctx context.Context, code int, err error, ask Query) bool {
 	if code&0xff == sqlclass.SQLiteMismatch || code == sqlclass.SQLiteConstraintDatatype {
 		return true
@@ -138,8 +140,8 @@ func (s *SQLite) FunctionError(ctx context.Context, err error, _ bool) error {
 	return inClass(class, err)
 }
 
-// CommitError implements Dialect. A COMMIT that fails leaves the transaction open, to be rolled back; only a failing disk
-// leaves open what has happened.
+// CommitError implements Dialect. A COMMIT that fails leaves the transaction open, to be rolled back; only a failing
+// disk leaves open what has happened.
 func (s *SQLite) CommitError(err error) error {
 	code := sqlclass.SQLiteCode(err)
 	switch {

@@ -40,7 +40,8 @@ func TestCommitErrorsOfSQLite(t *testing.T) {
 	}
 }
 
-// A statement of the function that its own context has ended is nobody's fault but the function's; one that waited for another writer is not.
+// A statement of the function that its own context has ended is nobody's fault but the function's; one that waited for
+// another writer is not.
 func TestFunctionErrorsOfSQLite(t *testing.T) {
 	t.Parallel()
 	s := NewSQLite("test", Config{}.WithDefaults())
@@ -51,7 +52,8 @@ func TestFunctionErrorsOfSQLite(t *testing.T) {
 		code int
 		want dedupstore.Class
 	}{
-		{t.Context(), 5, dedupstore.Transient}, {t.Context(), 9, dedupstore.Transient}, {over, 9, dedupstore.Unclassified}, {over, 13, dedupstore.Unavailable},
+		{t.Context(), 5, dedupstore.Transient}, {t.Context(), 9, dedupstore.Transient}, {over, 9, dedupstore.Unclassified},
+		{over, 13, dedupstore.Unavailable},
 	} {
 		if err := s.FunctionError(c.ctx, &result{c.code, "?"}, false); dedupstore.ClassOf(err) != c.want {
 			t.Errorf("code %d, context %v: class %v, want %v", c.code, c.ctx.Err(), dedupstore.ClassOf(err), c.want)

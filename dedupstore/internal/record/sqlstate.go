@@ -30,8 +30,8 @@ const CodeFailedTransaction = sqlstate.FailedTransaction
 // StateOf returns the SQLSTATE of a server's answer, or "" if err is none.
 func StateOf(err error) string { return sqlstate.Of(err) }
 
-// rolledBack reports whether a server that answers COMMIT with that code has certainly rolled back. An answer in which the
-// session ends, or the server complains about itself, leaves it open.
+// rolledBack reports whether a server that answers COMMIT with that code has certainly rolled back. An answer in which
+// the session ends, or the server complains about itself, leaves it open.
 func rolledBack(code string) bool {
 	switch code {
 	case codeCompletionUnknown:

@@ -1,5 +1,6 @@
-// Package rowtest makes a store whose functions hand in rows look like one whose functions write, so that the suites of the second try
-// the first: a row is what a function does, and the rows of a group are written by doing one after the other.
+// Package rowtest makes a store whose functions hand in rows look like one whose functions write, so that the suites of
+// the second try the first: a row is what a function does, and the rows of a group are written by doing one after the
+// other.
 package rowtest
 
 import (
@@ -43,7 +44,8 @@ type store[Tx any] struct {
 var _ dedupstore.Transactor[int] = store[int]{}
 
 // Once implements dedupstore.Store.
-func (s store[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (bool, error) {
+func (s store[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (bool,
+	error) {
 	return s.rows.Once(ctx, key, handing(fn))
 }
 

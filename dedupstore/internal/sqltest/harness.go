@@ -1,5 +1,5 @@
-// Package sqltest is what the tests of the stores on database/sql share: their harnesses for storetest, on PostgreSQL by each
-// driver, and on SQLite.
+// Package sqltest is what the tests of the stores on database/sql share: their harnesses for storetest, on PostgreSQL
+// by each driver, and on SQLite.
 package sqltest
 
 import (
@@ -23,7 +23,8 @@ type Kind[Tx any] struct {
 }
 
 // Postgres is a harness on a database that is reached through url by one of the drivers.
-func Postgres[Tx any](t testing.TB, db *pgtest.Database, url string, driver Driver, kind Kind[Tx]) storetest.Harness[Tx] {
+func Postgres[Tx any](t testing.TB, db *pgtest.Database, url string, driver Driver,
+	kind Kind[Tx]) storetest.Harness[Tx] {
 	t.Helper()
 	open := func(dialer *faultconn.Dialer) *sql.DB {
 		pool := driver.Open(t, url, dialer)
@@ -40,11 +41,13 @@ func Postgres[Tx any](t testing.TB, db *pgtest.Database, url string, driver Driv
 	h.Store, h.Other = store(sqlstore.Config{}), store(sqlstore.Config{})
 	h.Effects, h.Waiting = db.EffectsOf, db.Waiting
 	h.Lose = kind.exec("select pg_terminate_backend(pg_backend_pid())")
-	h.Spoil = map[string]func(context.Context, Tx) error{"statement fails": kind.exec("select 1/0"), "connection lost": h.Lose}
+	h.Spoil = map[string]func(context.Context, Tx) error{"statement fails": kind.exec("select 1/0"),
+		"connection lost": h.Lose}
 	h.Cut = func(_ testing.TB, at storetest.Moment) dedupstore.Store[Tx] {
 		dialer := &faultconn.Dialer{}
 		dialer.Break(faultconn.Moment(at)) //nolint:gosec // the same three moments
-		cfg := &sqlstore.Config{CommitTimeout: time.Second, Schema: db.Layout.Schema, Table: db.Layout.Table, DoNothing: db.Layout.DoNothing}
+		cfg := &sqlstore.Config{CommitTimeout: time.Second, Schema: db.Layout.Schema, Table: db.Layout.Table,
+			DoNothing: db.Layout.DoNothing}
 		return kind.New(open(dialer), cfg)
 	}
 	h.Impatient = store(sqlstore.Config{IdleTimeout: 300 * time.Millisecond})

@@ -10,8 +10,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
 )
 
-// SessionIsNotHandedOn checks that what a function leaves in its session does not reach the next one, in Once, InTx and a group. A pooler is
-// reached by its URL, unless that is empty.
+// SessionIsNotHandedOn checks that what a function leaves in its session does not reach the next one, in Once, InTx and
+// a group. A pooler is reached by its URL, unless that is empty.
 func SessionIsNotHandedOn[Tx any](t *testing.T, driver Driver, kind Kind[Tx], pooler string) {
 	t.Helper()
 	db := pgtest.OpenAlone(t, pgtest.Plain)
@@ -56,8 +56,9 @@ func SessionIsNotHandedOn[Tx any](t *testing.T, driver Driver, kind Kind[Tx], po
 	}
 }
 
-// SessionThatOthersHaveChanged checks that no function runs in a session which somebody has changed past the store, in Once, InTx and a group:
-// on the connection itself or, if there is a pooler, on another one that has had the same session of the server.
+// SessionThatOthersHaveChanged checks that no function runs in a session which somebody has changed past the store, in
+// Once, InTx and a group: on the connection itself or, if there is a pooler, on another one that has had the same
+// session of the server.
 func SessionThatOthersHaveChanged[Tx any](t *testing.T, driver Driver, kind Kind[Tx], pooler string) {
 	t.Helper()
 	db := pgtest.OpenAlone(t, pgtest.Plain)
@@ -98,7 +99,8 @@ func SessionThatOthersHaveChanged[Tx any](t *testing.T, driver Driver, kind Kind
 		}
 		before = settings
 		for _, set := range pgtest.Left(db.Role()) {
-			for what, call := range map[string]func() error{"Once": func() error { return once("after " + set) }, "InTx": func() error { return transactor.InTx(t.Context(), look) }} {
+			for what, call := range map[string]func() error{"Once": func() error { return once("after " + set) },
+				"InTx": func() error { return transactor.InTx(t.Context(), look) }} {
 				if _, err := others.ExecContext(t.Context(), set); err != nil {
 					t.Fatal(err)
 				}

@@ -25,7 +25,8 @@ func NewFile(t testing.TB) *File {
 	t.Helper()
 	f := &File{t: t, path: t.TempDir() + "/db"}
 	f.DB = f.Open(5000)
-	for _, text := range []string{"pragma journal_mode = wal", schema.SQLite.SQL(nil, schema.Dedup), "create table effect (name text not null)"} {
+	for _, text := range []string{"pragma journal_mode = wal", schema.SQLite.SQL(nil, schema.Dedup),
+		"create table effect (name text not null)"} {
 		f.Run(text)
 	}
 	return f
@@ -59,8 +60,8 @@ func (f *File) Count(query string, args ...any) (n int) {
 	return n
 }
 
-// SQLite is a harness on a file. SQLite ends no transaction by itself, nor does it break its connection; what fails in it takes
-// back one statement.
+// SQLite is a harness on a file. SQLite ends no transaction by itself, nor does it break its connection; what fails in
+// it takes back one statement.
 func SQLite[Tx any](t testing.TB, kind Kind[Tx], cfg sqlstore.Config) storetest.Harness[Tx] {
 	t.Helper()
 	f := NewFile(t)

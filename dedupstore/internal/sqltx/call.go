@@ -66,7 +66,8 @@ func (c *call[T]) release() {
 	c.leave()
 }
 
-// spoil keeps the connection from being used again, if so. A connection that hangs is closed anyway, by the goroutine that has it.
+// spoil keeps the connection from being used again, if so. A connection that hangs is closed anyway, by the goroutine
+// that has it.
 func (c *call[T]) spoil(yes bool) {
 	if yes && !c.hanging {
 		c.broken = true
@@ -225,8 +226,8 @@ const (
 	lost         // with the connection
 )
 
-// look finds out about the transaction, after the function has returned fnErr. database/sql does not know: a COMMIT as text
-// passes it by, and so does the failure of a statement.
+// look finds out about the transaction, after the function has returned fnErr. database/sql does not know: a COMMIT as
+// text passes it by, and so does the failure of a statement.
 func (c *call[T]) look(ctx context.Context, fnErr error) (state, error) {
 	if c.texts.Mark != "" {
 		return c.lookAtMark(ctx, fnErr), nil
@@ -249,14 +250,16 @@ func (c *call[T]) look(ctx context.Context, fnErr error) (state, error) {
 	return lost, err
 }
 
-// leftOpen reports whether a driver says that it cannot send a statement, because rows of another one are open. Each has its words: pgx,
-// and those that find an answer which is not to what they have sent. The end of a connection may be called unexpected too.
+// leftOpen reports whether a driver says that it cannot send a statement, because rows of another one are open. Each
+// has its words: pgx, and those that find an answer which is not to what they have sent. The end of a connection may be
+// called unexpected too.
 func leftOpen(err error) bool {
 	var network net.Error
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) {
 		return false
 	}
-	return record.StateOf(err) == "" && (strings.Contains(err.Error(), "conn busy") || strings.Contains(err.Error(), "unexpected"))
+	return record.StateOf(err) == "" && (strings.Contains(err.Error(), "conn busy") ||
+		strings.Contains(err.Error(), "unexpected"))
 }
 
 // changed reports whether the session is not what it was at its first transaction. The connection is closed then.
@@ -282,10 +285,11 @@ func (c *call[T]) restore(ctx context.Context, now record.Session) (state, error
 	return intact, nil
 }
 
-// lookAtMark does so in SQLite, where the mark is gone with its transaction. SQLite rolls back by itself where a statement is interrupted
-// or the disk fails, which is not the function's doing.
+// lookAtMark does so in SQLite, where the mark is gone with its transaction. SQLite rolls back by itself where a
+// statement is interrupted or the disk fails, which is not the function's doing.
 func (c *call[T]) lookAtMark(ctx context.Context, fnErr error) state {
-	if ctx.Err() != nil || fnErr != nil && dedupstore.ClassOf(c.store.dialect.FunctionError(ctx, fnErr, false)) != dedupstore.Unclassified {
+	if ctx.Err() != nil || fnErr != nil &&
+		dedupstore.ClassOf(c.store.dialect.FunctionError(ctx, fnErr, false)) != dedupstore.Unclassified {
 		return intact
 	}
 	if _, err := c.sql().ExecContext(ctx, c.texts.Same); err != nil {

@@ -12,11 +12,13 @@ import (
 
 // ForDialect fills in what depends on the database, for the store of that name. The error is about a dialect, or a
 // configuration of it, that there is not.
-func ForDialect[T Tx](driver Driver[T], store string, dialect schema.Dialect, cfg record.Config) (Driver[T], record.Dialect, error) {
+func ForDialect[T Tx](driver Driver[T], store string, dialect schema.Dialect, cfg record.Config) (Driver[T],
+	record.Dialect, error) {
 	switch dialect {
 	case schema.Postgres:
 		driver.Isolation = sql.LevelReadCommitted
-		return driver, record.NewPostgres(store, cfg, false), errors.Join(parameterIn("Schema", cfg.Schema), parameterIn("Table", cfg.Table))
+		return driver, record.NewPostgres(store, cfg, false), errors.Join(parameterIn("Schema", cfg.Schema),
+			parameterIn("Table", cfg.Table))
 	case schema.SQLite:
 		var err error
 		if cfg.Schema != "" {
@@ -24,7 +26,8 @@ func ForDialect[T Tx](driver Driver[T], store string, dialect schema.Dialect, cf
 		}
 		return driver, record.NewSQLite(store, cfg), err
 	}
-	return driver, record.NewPostgres(store, cfg, false), fmt.Errorf("the dialect %q is not known: use schema.Postgres or schema.SQLite", dialect)
+	return driver, record.NewPostgres(store, cfg, false),
+		fmt.Errorf("the dialect %q is not known: use schema.Postgres or schema.SQLite", dialect)
 }
 
 var parameter = regexp.MustCompile(`\$[0-9]`)

@@ -116,7 +116,8 @@ func (g *groups[T]) record(ctx context.Context, tx *groupTx[T], keys []dedupstor
 }
 
 // statements finds out at the first group which types the table's key has.
-func (g *groups[T]) statements(ctx context.Context, c *call[T], dialect *record.Postgres, form record.Form) (*record.Many, error) {
+func (g *groups[T]) statements(ctx context.Context, c *call[T], dialect *record.Postgres,
+	form record.Form) (*record.Many, error) {
 	if many := g.many.Load(); many != nil {
 		return many, nil
 	}
@@ -265,7 +266,8 @@ func deleted(want int) func(sql.Result, error) error {
 	}
 }
 
-// Ended implements gather.Transaction. It has a connection of its own: database/sql may still take the transaction for open.
+// Ended implements gather.Transaction. It has a connection of its own: database/sql may still take the transaction for
+// open.
 func (tx *groupTx[T]) Ended(keys []dedupstore.Key) {
 	s := tx.call.store
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.CommitTimeout)

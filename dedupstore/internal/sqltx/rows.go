@@ -35,7 +35,8 @@ func Rows[T Tx, R any](s *Store[T], flush func(ctx context.Context, tx T, rows [
 }
 
 // Once implements dedupstore.Store.
-func (r *RowStore[T, R]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, rows *dedupstore.Rows[R]) error) (ran bool, err error) {
+func (r *RowStore[T, R]) Once(ctx context.Context, key dedupstore.Key,
+	fn func(ctx context.Context, rows *dedupstore.Rows[R]) error) (ran bool, err error) {
 	if err := r.store.dialect.Invalid(r.store.invalid, key.Validate()); err != nil {
 		return false, err
 	}

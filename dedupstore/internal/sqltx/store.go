@@ -49,9 +49,10 @@ type Store[T Tx] struct {
 
 // New returns a Store. invalid is what is wrong with its arguments: the error of Check, and of every Once.
 func New[T Tx](driver Driver[T], dialect record.Dialect, cfg record.Config, invalid error) *Store[T] {
-	s := &Store[T]{driver: driver, dialect: dialect, cfg: cfg, invalid: invalid, places: sync.OnceValue(func() *record.Places {
-		return record.PlacesOf(driver.DB, driver.DB.Stats().MaxOpenConnections, cfg.Logger)
-	})}
+	s := &Store[T]{driver: driver, dialect: dialect, cfg: cfg, invalid: invalid,
+		places: sync.OnceValue(func() *record.Places {
+			return record.PlacesOf(driver.DB, driver.DB.Stats().MaxOpenConnections, cfg.Logger)
+		})}
 	if cfg.Group > 1 {
 		s.groups = sync.OnceValue(func() *gather.Gatherer[T] {
 			return gather.New(&groups[T]{store: s}, s.gathering(false))
@@ -78,7 +79,8 @@ func (s *Store[T]) side() int {
 }
 
 // Once implements dedupstore.Store.
-func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool, err error) {
+func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool,
+	err error) {
 	if err := s.dialect.Invalid(s.invalid, key.Validate()); err != nil {
 		return false, err
 	}
@@ -89,7 +91,8 @@ func (s *Store[T]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx con
 }
 
 // alone runs fn in a transaction of its own.
-func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool, err error) {
+func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool,
+	err error) {
 	for {
 		ran, err = s.once(ctx, key, fn)
 		if !errors.Is(err, record.ErrChanged) {
@@ -99,7 +102,8 @@ func (s *Store[T]) alone(ctx context.Context, key dedupstore.Key, fn func(ctx co
 }
 
 // once makes the attempt on one connection.
-func (s *Store[T]) once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool, err error) {
+func (s *Store[T]) once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx T) error) (ran bool,
+	err error) {
 	c, err := s.enter(ctx)
 	if err != nil {
 		return false, err
@@ -154,7 +158,8 @@ func (s *Store[T]) enter(ctx context.Context) (*call[T], error) {
 
 // form finds out at the first call how the table can be written, unless Check has.
 func (s *Store[T]) form(ctx context.Context, c *call[T]) (record.Form, error) {
-	return s.dialect.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first, second record.Outcome, err error) {
+	return s.dialect.Form(ctx, func(ctx context.Context, form record.Form, probe dedupstore.Key) (first,
+		second record.Outcome, err error) {
 		defer c.rollback()
 		if first, err = c.begin(ctx, form, probe); err != nil {
 			return first, second, err
