@@ -6,8 +6,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// askAny asks one broker after the other until one answers: any of them can, and one that is frozen or away must not matter. Those that
-// have not answered yet fail at once (see kafkaconf.Connect).
+// askAny asks one broker after the other until one answers: any of them can, and one that is frozen or away must not
+// matter. Those that have not answered yet fail at once (see kafkaconf.Connect).
 func askAny[T any](client sarama.Client, ask func(*sarama.Broker) (T, error)) (answer T, err error) {
 	brokers := client.Brokers()
 	if b := client.LeastLoadedBroker(); b != nil {

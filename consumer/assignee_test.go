@@ -55,7 +55,10 @@ func TestAssignee(t *testing.T) {
 					cfg.Topics[topic] = tc
 					m := start(t, cfg)
 					assigned := fmt.Sprintf("%s 0 %d", topic, inFlight)
-					eventually(t, "the link hears of it", func() bool { return slices.Contains(outer.all(), assigned) && slices.Contains(outer.all(), "message") })
+					eventually(t, "the link hears of it", func() bool {
+						return slices.Contains(outer.all(), assigned) &&
+							slices.Contains(outer.all(), "message")
+					})
 					if got := inner.all(); !slices.Equal(got, []string{assigned}) {
 						t.Errorf("the branch has heard %q", got)
 					}

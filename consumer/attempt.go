@@ -39,8 +39,9 @@ func (h *history) note(f *Failing) {
 	}
 }
 
-// attempt fills in what the runner knows about msg, which is made for this attempt, and runs the chain once in ctx, which carries
-// it. A panic is contained, and so is an error whose methods panic; the EventID function is the user's too.
+// attempt fills in what the runner knows about msg, which is made for this attempt, and runs the chain once in ctx,
+// which carries it. A panic is contained, and so is an error whose methods panic; the EventID function is the user's
+// too.
 func (t *topic) attempt(ctx context.Context, msg *Message, h *history) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -78,8 +79,9 @@ func exited(msg *Message) error {
 	return &Panic{}
 }
 
-// judge says what follows on an attempt that ended with err, and is not yet in h. It is nil if nothing does: because the message
-// has taken effect, or because ctx is done. What a drain cuts short has neither succeeded nor failed: it is delivered again.
+// judge says what follows on an attempt that ended with err, and is not yet in h. It is nil if nothing does: because
+// the message has taken effect, or because ctx is done. What a drain cuts short has neither succeeded nor failed: it is
+// delivered again.
 func (t *topic) judge(ctx context.Context, offset int64, h history, err error) *Failing {
 	if err == nil || ctx.Err() != nil {
 		return nil

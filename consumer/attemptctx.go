@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// attemptContext is the context of one attempt: the claim's, with the message, and a cancellation of its own. Most handlers never
-// look at Done, so the part that can be cancelled is made when somebody does: a message costs no registration with its claim.
+// attemptContext is the context of one attempt: the claim's, with the message, and a cancellation of its own. Most
+// handlers never look at Done, so the part that can be cancelled is made when somebody does: a message costs no
+// registration with its claim.
 type attemptContext struct {
 	parent context.Context
 	msg    *Message
@@ -59,8 +60,8 @@ func (c *attemptContext) Err() error {
 	return c.parent.Err()
 }
 
-// Value also answers package context's own questions, so that contexts derived from this one are linked to it without a goroutine
-// each, and context.Cause finds the cause.
+// Value also answers package context's own questions, so that contexts derived from this one are linked to it without a
+// goroutine each, and context.Cause finds the cause.
 func (c *attemptContext) Value(key any) any {
 	if key == (contextKey{}) {
 		return c.msg

@@ -35,7 +35,8 @@ func TestAttemptContext(t *testing.T) {
 	c.cancel(cause)
 	<-c.Done()
 	<-derived.Done()
-	if !errors.Is(c.Err(), context.Canceled) || !errors.Is(context.Cause(c), cause) || !errors.Is(context.Cause(derived), cause) {
+	if !errors.Is(c.Err(), context.Canceled) || !errors.Is(context.Cause(c), cause) ||
+		!errors.Is(context.Cause(derived), cause) {
 		t.Errorf("cancelled: %v, cause %v, derived %v", c.Err(), context.Cause(c), context.Cause(derived))
 	}
 	if parent.Err() != nil {

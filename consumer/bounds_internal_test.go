@@ -149,7 +149,8 @@ func (c *claimed) Claims() map[string][]int32 { return c.claims }
 func (c *claimed) GenerationID() int32        { return 1 }
 func (c *claimed) Commit()                    {}
 
-// A session does not begin before the ids of its topics are known, nor where a start needs a committed offset that nobody tells.
+// A session does not begin before the ids of its topics are known, nor where a start needs a committed offset that
+// nobody tells.
 func TestSessionThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -157,9 +158,12 @@ func TestSessionThatCannotBegin(t *testing.T) {
 		fault kfake.Fault
 		want  error
 	}{
-		"no ids":     {Start{}, kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.TopicAuthorizationFailed, Count: -1}, sarama.ErrTopicAuthorizationFailed},
-		"no offsets": {FromNewest(), kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1}, nil},
-		"all known":  {Start{}, kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1}, nil},
+		"no ids": {Start{}, kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.TopicAuthorizationFailed, Count: -1},
+			sarama.ErrTopicAuthorizationFailed},
+		"no offsets": {FromNewest(), kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit,
+			Count: -1}, nil},
+		"all known": {Start{}, kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1},
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,17 +200,20 @@ func TestMetadataOfOthers(t *testing.T) {
 	}
 }
 
-// A message that was first attempted in the future, by the clock of another process, is taken for one that was not attempted.
+// A message that was first attempted in the future, by the clock of another process, is taken for one that was not
+// attempted.
 func TestCarriedFromTheFuture(t *testing.T) {
 	t.Parallel()
 	hour := time.Now().Add(time.Hour)
 	cl, _ := testClaim(Unordered, func(context.Context, *Message) error { return RetryAfter(time.Hour, errTried) })
 	past := carriedItem{offset: 1, fetched: time.UnixMilli(1000), first: time.UnixMilli(2000), attempts: 3}
-	cl.inherit((&carried{progress: hour, open: []carriedItem{{offset: 0, fetched: hour, first: hour, attempts: 3}, past}}).text(TopicID{}))
+	cl.inherit((&carried{progress: hour, open: []carriedItem{{offset: 0, fetched: hour, first: hour, attempts: 3},
+		past}}).text(TopicID{}))
 	feed(cl, 0, 1)
 	soon(t, "both fail", func() bool { return cl.status().Parked == 2 })
 	p := cl.status()
-	if p.OldestSince.After(time.Now()) || p.OldestAttempts != 1 || p.Failing.Since.After(time.Now()) || p.Progress.After(time.Now()) {
+	if p.OldestSince.After(time.Now()) || p.OldestAttempts != 1 || p.Failing.Since.After(time.Now()) ||
+		p.Progress.After(time.Now()) {
 		t.Errorf("%+v", p)
 	}
 	if it := cl.open.newest; it.attempts() != 4 || !it.first.Equal(past.first) || !it.fetched.Equal(past.fetched) {
@@ -242,7 +249,8 @@ func TestCoordinatorAtHand(t *testing.T) {
 	}
 }
 
-// A message that has not failed is carried when it has been open for a second, at the end of the claim at once, and only the oldest one.
+// A message that has not failed is carried when it has been open for a second, at the end of the claim at once, and
+// only the oldest one.
 func TestWhatIsCarriedUnfailed(t *testing.T) {
 	t.Parallel()
 	started, release := make(chan struct{}), make(chan struct{})
@@ -290,7 +298,8 @@ func TestQuarantineAndLimits(t *testing.T) {
 	}
 }
 
-// A claim that has stopped is not resumed: what is fetched would be thrown away. The time of a pause is counted to its end.
+// A claim that has stopped is not resumed: what is fetched would be thrown away. The time of a pause is counted to its
+// end.
 func TestEndOfAPause(t *testing.T) {
 	t.Parallel()
 	cl, g, _ := limited(t, LimitAhead)

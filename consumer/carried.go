@@ -10,8 +10,9 @@ import (
 	"github.com/einmal-go/einmal/internal/errtype"
 )
 
-// carried is what a claim leaves to the next one of its partition about messages that stay open: since when, and how often they have
-// failed. It goes with the committed offset, as a part of its metadata, so that neither a rebalance nor a restart makes an old message young.
+// carried is what a claim leaves to the next one of its partition about messages that stay open: since when, and how
+// often they have failed. It goes with the committed offset, as a part of its metadata, so that neither a rebalance nor
+// a restart makes an old message young.
 type carried struct {
 	progress time.Time // when a message last finished
 	open     []carriedItem
@@ -42,8 +43,8 @@ const (
 	carryProgress = 10 * time.Second
 )
 
-// ErrEarlierAttempt stands for the errors of attempts that were made before this process held the partition: how many there were is
-// known, and since when, and not what they said.
+// ErrEarlierAttempt stands for the errors of attempts that were made before this process held the partition: how many
+// there were is known, and since when, and not what they said.
 var ErrEarlierAttempt = errtype.New("earlier_attempt", "einmal: an attempt of an earlier owner of the partition failed")
 
 // earlierAttempt is an ErrEarlierAttempt that remembers how many attempts do not count.
@@ -88,7 +89,8 @@ func cutCarried(metadata string) (note, text string) {
 	return metadata[:i], metadata[i:]
 }
 
-// readCarried reads what was carried about the topic of that id. What cannot be read, or is about another topic of that name, is nothing.
+// readCarried reads what was carried about the topic of that id. What cannot be read, or is about another topic of that
+// name, is nothing.
 func readCarried(text string, id TopicID) (c carried) {
 	text, ok := strings.CutPrefix(text, carriedMark)
 	if !ok {
@@ -106,7 +108,8 @@ func readCarried(text string, id TopicID) (c carried) {
 	for _, f := range fields[2:] {
 		var it carriedItem
 		var fetched, first int64
-		if _, err := fmt.Sscanf(f, "%d,%d,%d,%d,%d", &it.offset, &fetched, &first, &it.attempts, &it.excused); err != nil || it.attempts < 0 || it.excused < 0 {
+		if _, err := fmt.Sscanf(f, "%d,%d,%d,%d,%d", &it.offset, &fetched, &first, &it.attempts, &it.excused); err != nil ||
+			it.attempts < 0 || it.excused < 0 {
 			return carried{}
 		}
 		it.fetched, it.first = unmilli(fetched), unmilli(first)
@@ -168,12 +171,13 @@ func (cl *claim) remember(it *item) {
 	}
 	it.first = c.first
 	if c.attempts > 0 {
-		it.failing = &Failing{Offset: it.offset, Attempts: c.attempts, Since: c.first, RetryAt: cl.fetched, Err: &earlierAttempt{c.excused}, excused: c.excused}
+		it.failing = &Failing{Offset: it.offset, Attempts: c.attempts, Since: c.first, RetryAt: cl.fetched,
+			Err: &earlierAttempt{c.excused}, excused: c.excused}
 	}
 }
 
-// carry looks at what must be carried now, and reports whether it is something else than before. At the end of the claim it takes even
-// a message that has just come. It is called under the lock.
+// carry looks at what must be carried now, and reports whether it is something else than before. At the end of the
+// claim it takes even a message that has just come. It is called under the lock.
 func (cl *claim) carry(now time.Time, end bool) (changed bool) {
 	k := &cl.carrying
 	if !end && now.Sub(k.looked) < carryEvery {
@@ -204,8 +208,8 @@ func (cl *claim) metadata() string {
 	return cl.note + cl.carrying.text
 }
 
-// commitAgain commits the metadata anew where no message has finished: with the offset that is marked, or the first that was
-// delivered. It is called under the lock.
+// commitAgain commits the metadata anew where no message has finished: with the offset that is marked, or the first
+// that was delivered. It is called under the lock.
 func (cl *claim) commitAgain() {
 	at := cl.marked
 	if at < 0 {

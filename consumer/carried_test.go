@@ -57,7 +57,8 @@ func TestOpenMessagesOutlastTheirClaim(t *testing.T) {
 		msg := <-seen
 		switch msg.Offset {
 		case 3:
-			if msg.Attempt != 5 || msg.FirstAttempt.UnixMilli() != was.Failing.Since.UnixMilli() || !errors.Is(msg.LastError, ErrEarlierAttempt) || excusedOf(msg.LastError) != 2 {
+			if msg.Attempt != 5 || msg.FirstAttempt.UnixMilli() != was.Failing.Since.UnixMilli() ||
+				!errors.Is(msg.LastError, ErrEarlierAttempt) || excusedOf(msg.LastError) != 2 {
 				t.Errorf("attempt %d since %v after %v, was %+v", msg.Attempt, msg.FirstAttempt, msg.LastError, was.Failing)
 			}
 		case 7:
@@ -68,8 +69,10 @@ func TestOpenMessagesOutlastTheirClaim(t *testing.T) {
 	}
 	soon(t, "it has failed again", func() bool { return next.status().OldestAttempts == 5 })
 	p := next.status()
-	if p.OldestSince.UnixMilli() != was.OldestSince.UnixMilli() || p.Failing.Since.UnixMilli() != was.Failing.Since.UnixMilli() {
-		t.Errorf("open since %v, failing since %v; was %v, %v", p.OldestSince, p.Failing.Since, was.OldestSince, was.Failing.Since)
+	if p.OldestSince.UnixMilli() != was.OldestSince.UnixMilli() ||
+		p.Failing.Since.UnixMilli() != was.Failing.Since.UnixMilli() {
+		t.Errorf("open since %v, failing since %v; was %v, %v", p.OldestSince, p.Failing.Since, was.OldestSince,
+			was.Failing.Since)
 	}
 
 	// Before it is attempted, too.
@@ -77,7 +80,8 @@ func TestOpenMessagesOutlastTheirClaim(t *testing.T) {
 	waits.topic.workers = newWorkers(Topic{Order: Unordered, Workers: 1})
 	waits.topic.workers.acquire(nil)
 	feed(waits, 3)
-	if f := waits.status().Failing; f == nil || f.Attempts != 4 || !errors.Is(f.Err, ErrEarlierAttempt) || errtype.Of(f.Err) != "earlier_attempt" {
+	if f := waits.status().Failing; f == nil || f.Attempts != 4 || !errors.Is(f.Err, ErrEarlierAttempt) ||
+		errtype.Of(f.Err) != "earlier_attempt" {
 		t.Errorf("failing %+v", f)
 	}
 }
@@ -95,7 +99,8 @@ func TestWhatIsCutShortGetsOld(t *testing.T) {
 		next := heir(cl, m, hangs)
 		m = next.session.(*marks)
 		feed(next, 5, 6)
-		if p := next.status(); p.OldestSince.UnixMilli() != since.UnixMilli() || p.OldestAttempts != 0 || p.Progress.After(next.since) {
+		if p := next.status(); p.OldestSince.UnixMilli() != since.UnixMilli() || p.OldestAttempts != 0 ||
+			p.Progress.After(next.since) {
 			t.Errorf("%+v, want it open since %v", p, since)
 		}
 		next.end(0)
@@ -134,7 +139,8 @@ func TestCarriedIsBounded(t *testing.T) {
 	soon(t, "all have failed", func() bool { return cl.status().Parked == 500 })
 	cl.end(0)
 	c := readCarried(m.metadata(), TopicID{})
-	if len(c.open) != maxCarried || c.open[0].offset != 1<<40 || c.open[maxCarried-1].offset != 1<<40+maxCarried-1 || len(m.metadata()) > 2000 {
+	if len(c.open) != maxCarried || c.open[0].offset != 1<<40 || c.open[maxCarried-1].offset != 1<<40+maxCarried-1 ||
+		len(m.metadata()) > 2000 {
 		t.Errorf("%d bytes, %+v", len(m.metadata()), c)
 	}
 }
@@ -145,7 +151,8 @@ func TestCarriedThatCannotBeRead(t *testing.T) {
 	id := TopicID{1, 2}
 	c := carried{progress: time.UnixMilli(1_700_000_000_000), open: []carriedItem{{offset: 7, attempts: 2}}}
 	for _, text := range []string{
-		"", "something else", carriedMark, carriedMark + ";", carriedMark + "0102;1", c.text(TopicID{2, 1}), c.text(id) + ";", c.text(id) + ";x,1,1,1,1", c.text(id) + ";1,1,1,-1,0",
+		"", "something else", carriedMark, carriedMark + ";", carriedMark + "0102;1", c.text(TopicID{2, 1}), c.text(id) + ";",
+		c.text(id) + ";x,1,1,1,1", c.text(id) + ";1,1,1,-1,0",
 		strings.Replace(c.text(id), ";7,", ";99999999999999999999,", 1),
 	} {
 		if got := readCarried(text, id); len(got.open) != 0 {
@@ -164,7 +171,8 @@ func TestCarriedIsReadAsWritten(t *testing.T) {
 		at := rapid.Map(rapid.Int64Range(0, 4_000_000_000_000), unmilli)
 		c := carried{progress: at.Draw(t, "progress")}
 		for range rapid.IntRange(1, maxCarried).Draw(t, "n") {
-			c.open = append(c.open, carriedItem{rapid.Int64Min(0).Draw(t, "offset"), at.Draw(t, "fetched"), at.Draw(t, "first"), rapid.IntRange(0, 1<<40).Draw(t, "attempts"), rapid.IntRange(0, 1<<40).Draw(t, "excused")})
+			c.open = append(c.open, carriedItem{rapid.Int64Min(0).Draw(t, "offset"), at.Draw(t, "fetched"), at.Draw(t, "first"),
+				rapid.IntRange(0, 1<<40).Draw(t, "attempts"), rapid.IntRange(0, 1<<40).Draw(t, "excused")})
 		}
 		note, text := cutCarried("a note" + c.text(TopicID{9}))
 		got := readCarried(text, TopicID{9})

@@ -56,7 +56,8 @@ func newTopic(cfg Config, name string) (*topic, error) {
 	t := cfg.Topics[name]
 	tp := &topic{
 		name: name, group: cfg.Group, consumer: t.Consumer, eventID: t.EventID, onFailure: t.OnFailure,
-		order: t.Order, limit: max(0, t.ProcessingLimit), limitGiven: max(0, t.ProcessingLimit), onStuck: t.OnStuck, start: t.Start, outOfRange: t.OutOfRange,
+		order: t.Order, limit: max(0, t.ProcessingLimit), limitGiven: max(0, t.ProcessingLimit), onStuck: t.OnStuck,
+		start: t.Start, outOfRange: t.OutOfRange,
 		partitionMessages: cfg.Limits.PartitionMessages, errorText: cfg.ErrorText, sameEventsAs: t.SameEventsAs,
 	}
 	if t.ProcessingLimit == 0 {
@@ -111,8 +112,9 @@ func (t *topic) compose(h Handler, mws []Middleware) error {
 	return errors.Join(checkOrder(0, links), validateLinks(nil, links), t.validateTimeouts())
 }
 
-// Compose builds a chain: h inside the middlewares, of which the first is the outermost. It returns all links of the chain, the
-// outermost first, so that each can be asked for what it offers. New does so with each topic, a Brancher with its branches.
+// Compose builds a chain: h inside the middlewares, of which the first is the outermost. It returns all links of the
+// chain, the outermost first, so that each can be asked for what it offers. New does so with each topic, a Brancher
+// with its branches.
 func Compose(h Handler, mws []Middleware) ([]Handler, error) {
 	links := expand(h, nil)
 	slices.Reverse(links)
@@ -160,7 +162,8 @@ func embedsConsumer(t reflect.Type) bool {
 		return false
 	}
 	for f := range t.Fields() {
-		if f.Anonymous && (f.Type == reflect.TypeFor[*Consumer]() || f.Type.Kind() == reflect.Struct && embedsConsumer(f.Type)) {
+		if f.Anonymous && (f.Type == reflect.TypeFor[*Consumer]() || f.Type.Kind() == reflect.Struct &&
+			embedsConsumer(f.Type)) {
 			return true
 		}
 	}
@@ -203,7 +206,8 @@ func allLinks(links []Handler) []Handler {
 	return all
 }
 
-// checkOrder refuses links that stand inside what must be inside of them. outer is the innermost link around them, or 0.
+// checkOrder refuses links that stand inside what must be inside of them. outer is the innermost link around them, or
+// 0.
 func checkOrder(outer Link, links []Handler) error {
 	var errs []error
 	for _, h := range links {
@@ -230,7 +234,8 @@ func checkOrder(outer Link, links []Handler) error {
 const linkOrder = "Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup, the outermost first"
 
 func (l Link) once() bool {
-	return l == LinkMetrics || l == LinkRetry || l == LinkDeadLetter || l == LinkHandOn || l == LinkCrashLoop || l == LinkDedup
+	return l == LinkMetrics || l == LinkRetry || l == LinkDeadLetter || l == LinkHandOn || l == LinkCrashLoop ||
+		l == LinkDedup
 }
 
 // String returns the name of the middleware.

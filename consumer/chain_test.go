@@ -15,12 +15,14 @@ import (
 )
 
 var allLinks = []consumer.Link{
-	consumer.LinkTracing, consumer.LinkMetrics, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkHandOn, consumer.LinkCrashLoop, consumer.LinkRetry,
+	consumer.LinkTracing, consumer.LinkMetrics, consumer.LinkLogging, consumer.LinkDeadLetter, consumer.LinkHandOn,
+	consumer.LinkCrashLoop, consumer.LinkRetry,
 	consumer.LinkRecover, consumer.LinkTimeout, consumer.LinkDedup,
 }
 
 func oncePerChain(l consumer.Link) bool {
-	return l == consumer.LinkMetrics || l == consumer.LinkDeadLetter || l == consumer.LinkHandOn || l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
+	return l == consumer.LinkMetrics || l == consumer.LinkDeadLetter || l == consumer.LinkHandOn ||
+		l == consumer.LinkCrashLoop || l == consumer.LinkRetry || l == consumer.LinkDedup
 }
 
 // linked is a link with a place in the chain.
@@ -50,8 +52,8 @@ func middlewares(links ...consumer.Link) []consumer.Middleware {
 	return mws
 }
 
-// newSplit calls New with the first n links in Config.Middleware, the rest in the topic's, and what the last one wraps as the
-// handler.
+// newSplit calls New with the first n links in Config.Middleware, the rest in the topic's, and what the last one wraps
+// as the handler.
 func newSplit(links []consumer.Link, n int, h consumer.Handler) error {
 	cfg := valid()
 	mws := middlewares(links...)
@@ -101,7 +103,9 @@ func refusedOrder(t *testing.T, err error, outside, inside consumer.Link) {
 		return
 	}
 	want := fmt.Sprintf("%v stands inside %v: put it outside", inside, outside)
-	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) || !strings.Contains(all[0].Problem, "Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup") {
+	if all[0].Field != `Config.Topics["orders"]` || !strings.Contains(all[0].Problem, want) ||
+		!strings.Contains(all[0].Problem,
+			"Tracing, Metrics, Logging, DeadLetter, HandOn, CrashLoop, Retry, Recover, Timeout, Dedup") {
 		t.Errorf("says %q, want %q and the order", all[0], want)
 	}
 }
@@ -126,7 +130,8 @@ func TestLinksThatStandOnce(t *testing.T) {
 	}
 }
 
-// Any chain: New accepts it if its known links are in order, none of those that stand once is there twice, and only then.
+// Any chain: New accepts it if its known links are in order, none of those that stand once is there twice, and only
+// then.
 func TestAnyChain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -148,7 +153,8 @@ func TestMiddlewareThatAddsNothing(t *testing.T) {
 	t.Parallel()
 	off := func(next consumer.Handler) consumer.Handler { return next }
 	asked := 0
-	for _, h := range []consumer.Handler{nop, &linked{nop, consumer.LinkDedup}, valueLink{nop}, &validating{Handler: nop, validate: func([]consumer.Handler) error { asked++; return nil }}} {
+	for _, h := range []consumer.Handler{nop, &linked{nop, consumer.LinkDedup}, valueLink{nop},
+		&validating{Handler: nop, validate: func([]consumer.Handler) error { asked++; return nil }}} {
 		cfg := valid()
 		cfg.Middleware = []consumer.Middleware{off, linkOf(consumer.LinkRetry), off}
 		cfg.Topics["orders"] = consumer.Topic{Handler: h, Middleware: []consumer.Middleware{off}}
@@ -192,7 +198,8 @@ func TestSeveralFaultsOfAChain(t *testing.T) {
 
 func TestLinkNames(t *testing.T) {
 	t.Parallel()
-	names := []string{"Tracing", "Metrics", "Logging", "DeadLetter", "HandOn", "CrashLoop", "Retry", "Recover", "Timeout", "Dedup"}
+	names := []string{"Tracing", "Metrics", "Logging", "DeadLetter", "HandOn", "CrashLoop", "Retry", "Recover", "Timeout",
+		"Dedup"}
 	for i, l := range allLinks {
 		if l.String() != names[i] {
 			t.Errorf("link %d is called %v, want %s", i, l, names[i])
@@ -256,7 +263,10 @@ func TestOrderOfCalls(t *testing.T) {
 	})
 	once := []string{"a(", "b(", "c(", "d(", "handler", ")d", ")c", ")b", ")a"}
 	want := append(slices.Clone(once), once...)
-	eventually(t, "three messages are handled", func() bool { return len(s.of(first)) >= len(want) && len(s.of(second)) >= 7 })
+	eventually(t, "three messages are handled", func() bool {
+		return len(s.of(first)) >= len(want) &&
+			len(s.of(second)) >= 7
+	})
 	if got := s.of(first); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -296,13 +306,21 @@ func TestOrderOfBranches(t *testing.T) {
 		want     []string
 	}{
 		{"none", []consumer.Link{consumer.LinkRetry}, nil, nil},
-		{"in order", []consumer.Link{consumer.LinkRetry}, [][]consumer.Handler{chainOf(consumer.LinkRecover, consumer.LinkDedup)}, nil},
-		{"each branch has its own", nil, [][]consumer.Handler{chainOf(consumer.LinkDedup), {}, chainOf(consumer.LinkRetry, consumer.LinkDedup)}, nil},
-		{"wrong inside", nil, [][]consumer.Handler{chainOf(consumer.LinkDedup, consumer.LinkRetry)}, []string{"Retry stands inside Dedup"}},
-		{"wrong with what is outside", []consumer.Link{consumer.LinkTimeout}, [][]consumer.Handler{chainOf(consumer.LinkDedup), chainOf(consumer.LinkRetry)}, []string{"Retry stands inside Timeout"}},
-		{"twice with what is outside", []consumer.Link{consumer.LinkRetry}, [][]consumer.Handler{chainOf(consumer.LinkRetry)}, []string{"the chain has two Retry links"}},
-		{"a branch of a branch", []consumer.Link{consumer.LinkRecover}, [][]consumer.Handler{{inner}}, []string{"Retry stands inside Recover"}},
-		{"two branches", []consumer.Link{consumer.LinkDedup}, [][]consumer.Handler{chainOf(consumer.LinkRetry), chainOf(consumer.LinkTracing)}, []string{"Retry stands inside Dedup", "Tracing stands inside Dedup"}},
+		{"in order", []consumer.Link{consumer.LinkRetry},
+			[][]consumer.Handler{chainOf(consumer.LinkRecover, consumer.LinkDedup)}, nil},
+		{"each branch has its own", nil, [][]consumer.Handler{chainOf(consumer.LinkDedup), {},
+			chainOf(consumer.LinkRetry, consumer.LinkDedup)}, nil},
+		{"wrong inside", nil, [][]consumer.Handler{chainOf(consumer.LinkDedup, consumer.LinkRetry)},
+			[]string{"Retry stands inside Dedup"}},
+		{"wrong with what is outside", []consumer.Link{consumer.LinkTimeout},
+			[][]consumer.Handler{chainOf(consumer.LinkDedup), chainOf(consumer.LinkRetry)},
+			[]string{"Retry stands inside Timeout"}},
+		{"twice with what is outside", []consumer.Link{consumer.LinkRetry}, [][]consumer.Handler{chainOf(consumer.LinkRetry)},
+			[]string{"the chain has two Retry links"}},
+		{"a branch of a branch", []consumer.Link{consumer.LinkRecover}, [][]consumer.Handler{{inner}},
+			[]string{"Retry stands inside Recover"}},
+		{"two branches", []consumer.Link{consumer.LinkDedup}, [][]consumer.Handler{chainOf(consumer.LinkRetry),
+			chainOf(consumer.LinkTracing)}, []string{"Retry stands inside Dedup", "Tracing stands inside Dedup"}},
 	} {
 		cfg := valid()
 		cfg.Middleware = append(middlewares(test.outer...), branchesOf(test.branches...))
@@ -340,7 +358,8 @@ func TestEmbeddedConsumerIsRefused(t *testing.T) {
 		cfg := valid()
 		cfg.Topics = map[string]consumer.Topic{"orders": {Handler: h}}
 		_, err := consumer.New(cfg)
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T embeds *consumer.Consumer", h)) || !strings.Contains(err.Error(), "give the field a name") {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T embeds *consumer.Consumer", h)) ||
+			!strings.Contains(err.Error(), "give the field a name") {
 			t.Errorf("%T: New says %v", h, err)
 		}
 	}

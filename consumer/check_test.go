@@ -46,7 +46,8 @@ func TestAllThatIsWrongAtOnce(t *testing.T) {
 	cfg.Topics["missing-b"] = consumer.Topic{Handler: failing}
 	cfg.Topics["missing-a"] = consumer.Topic{Handler: nop}
 	err := startError(t, cfg, 5*time.Second)
-	says(t, err, `topics that do not exist: "missing-a", "missing-b"`, `topics "`+topic+`", "missing-a", "missing-b": `+errIsolation.Error(),
+	says(t, err, `topics that do not exist: "missing-a", "missing-b"`, `topics "`+topic+`", "missing-a", "missing-b": `+
+		errIsolation.Error(),
 		`topics "`+topic+`", "missing-b": `+errTable.Error())
 	if !errors.Is(err, errTable) || !errors.Is(err, errIsolation) {
 		t.Errorf("the causes are lost: %v", err)
@@ -101,7 +102,8 @@ func TestCheckThatNeverSucceeds(t *testing.T) {
 			t.Parallel()
 			topic := b.Topic(t, 1)
 			errDown := errors.New("the database is down")
-			cfg := config(b, serverstest.Group(t), topic, checking(func(context.Context) error { return consumer.RetryAfter(delay, errDown) }))
+			cfg := config(b, serverstest.Group(t), topic,
+				checking(func(context.Context) error { return consumer.RetryAfter(delay, errDown) }))
 			cfg.StartTimeout = brief
 			err := startError(t, cfg, cfg.StartTimeout)
 			says(t, err, topic)
@@ -139,8 +141,8 @@ func TestChecksOfBranches(t *testing.T) {
 	}
 }
 
-// The check that matters most: the table of a real store. The error is a line that names the command that prints the SQL, after which the
-// next start succeeds.
+// The check that matters most: the table of a real store. The error is a line that names the command that prints the
+// SQL, after which the next start succeeds.
 func TestMissingTable(t *testing.T) {
 	t.Parallel()
 	b, pool := serverstest.InProcess(t), serverstest.Pool(t)
@@ -154,7 +156,8 @@ func TestMissingTable(t *testing.T) {
 	cfg.Topics["missing"] = consumer.Topic{Handler: h}
 
 	err := startError(t, cfg, 5*time.Second)
-	sql := schema.Postgres.SQL(&schema.Config{Tables: map[string]string{"processed_event": "processed_event"}}, schema.Dedup)
+	sql := schema.Postgres.SQL(&schema.Config{Tables: map[string]string{"processed_event": "processed_event"}},
+		schema.Dedup)
 	says(t, err, `topics that do not exist: "missing"`, `topics "`+topic+`", "missing": `, `table "processed_event"`)
 	const hint = "does not exist; run: what this prints: einmal schema print -db postgres dedup"
 	if n := strings.Count(err.Error(), hint); n != 1 || strings.Contains(err.Error(), "create table") {
@@ -234,7 +237,8 @@ func TestCheckOfOneTopicDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
 	topic := b.Topic(t, 1)
-	cfg := config(b, serverstest.Group(t), topic, checking(func(context.Context) error { return consumer.RetryAfter(time.Hour, errors.New("down")) }))
+	cfg := config(b, serverstest.Group(t), topic,
+		checking(func(context.Context) error { return consumer.RetryAfter(time.Hour, errors.New("down")) }))
 	var ended atomic.Bool
 	last := topic + "-last"
 	cfg.Topics[last] = consumer.Topic{Handler: checking(func(ctx context.Context) error {
@@ -267,7 +271,8 @@ func TestCheckThatAsksForNoDelay(t *testing.T) {
 func TestCheckThatPanics(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
-	err := startError(t, config(b, serverstest.Group(t), b.Topic(t, 1), checking(func(context.Context) error { panic("no pool") })), 0)
+	err := startError(t, config(b, serverstest.Group(t), b.Topic(t, 1),
+		checking(func(context.Context) error { panic("no pool") })), 0)
 	says(t, err, "check: panic: no pool")
 }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/einmal-go/einmal/offsets"
 )
 
-// claim is the hold of this process on one partition, from its assignment to its end: an epoch. It has a queue and a tracker of
-// its own, and nothing that belongs to it moves an offset once it is fenced, even if the same partition comes back.
+// claim is the hold of this process on one partition, from its assignment to its end: an epoch. It has a queue and a
+// tracker of its own, and nothing that belongs to it moves an offset once it is fenced, even if the same partition
+// comes back.
 type claim struct {
 	run       *running
 	group     sarama.ConsumerGroup
@@ -32,12 +33,13 @@ type claim struct {
 
 	mu       sync.Mutex
 	queue    *queue
-	stock    stock
+	free     freelist
 	tracker  offsets.Tracker
 	carrying carrying
-	open     opened
+	open     openItems
 	running  runningItems
 	parked   map[*item]*time.Timer
+	parkings int64       // so far
 	waiting  [seats]bool // for a worker, or the place of a rider
 	held     int         // messages that are not finished
 	bytes    int         // of these
@@ -67,18 +69,23 @@ type claim struct {
 	pausedAt time.Time // or when countPause was last called
 	holdup   holdup
 
+	userPause *Pause    // nil if no user has paused the partition
+	resumedAt time.Time // when that was last over
+
 	revoked time.Time     // when it became known that the partition goes
 	stopped bool          // no message starts any more
 	idle    chan struct{} // closed when stopped and nothing runs
 	fenced  bool          // no mark is made any more
 }
 
-func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, session sarama.ConsumerGroupSession, source sarama.ConsumerGroupClaim) *claim {
+func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, session sarama.ConsumerGroupSession,
+	source sarama.ConsumerGroupClaim) *claim {
 	ctx, cancel := context.WithCancelCause(r.handlers)
 	now := time.Now()
 	return &claim{
-		run: r, group: group, topic: t, partition: source.Partition(), topicID: id, session: session, source: source, since: now,
-		ctx: ctx, cancel: cancel,
+		run: r, group: group, topic: t, partition: source.Partition(), topicID: id, session: session, source: source,
+		since: now,
+		ctx:   ctx, cancel: cancel,
 		first:    source.InitialOffset(),
 		queue:    newQueue(t.order, t.train),
 		parked:   map[*item]*time.Timer{},
@@ -88,8 +95,8 @@ func newClaim(r *running, group sarama.ConsumerGroup, t *topic, id TopicID, sess
 	}
 }
 
-// pump moves messages from sarama into the queue until the session ends or the partition is closed. It never blocks on a
-// handler: sarama serves all partitions of a broker in turn, so a reader that waits holds up the others.
+// pump moves messages from sarama into the queue until the session ends or the partition is closed. It never blocks on
+// a handler: sarama serves all partitions of a broker in turn, so a reader that waits holds up the others.
 func (cl *claim) pump(messages <-chan *sarama.ConsumerMessage) {
 	done := cl.session.Context().Done()
 	for {
@@ -124,10 +131,11 @@ func (cl *claim) accept(rec *sarama.ConsumerMessage, messages <-chan *sarama.Con
 func (cl *claim) add(rec *sarama.ConsumerMessage) bool {
 	if err := cl.tracker.Deliver(rec.Offset); err != nil {
 		// The log went back under a running fetch. Ending the session reads again from what is committed: nothing is lost.
-		cl.run.log.Error("einmal: offsets went backwards, the partition is read again from its committed offset", cl.attrs(slog.Any("error", err))...)
+		cl.run.log.Error("einmal: offsets went backwards, the partition is read again from its committed offset",
+			cl.attrs(slog.Any("error", err))...)
 		return false
 	}
-	it := cl.stock.item()
+	it := cl.free.item()
 	cl.reach = rec.Offset + 1
 	it.rec, it.offset, it.fetched = rec, rec.Offset, cl.fetched
 	cl.remember(it)
@@ -152,23 +160,26 @@ func (cl *claim) cannotRead(err error) {
 	cl.fetchErr, cl.fetchErrAt = err, now
 }
 
-// fetchErrFresh is how long an error says something about the present: sarama fetches again, and fails again, twice a second. That
-// an empty partition can be read again is told by nothing.
+// fetchErrFresh is how long an error says something about the present: sarama fetches again, and fails again, twice a
+// second. That an empty partition can be read again is told by nothing.
 const fetchErrFresh = 30 * time.Second
 
 // dispatch starts what may run now, as far as there are workers. It is called under the lock.
 func (cl *claim) dispatch() {
 	for s := range seats {
-		for !cl.stopped && !cl.waiting[s] && cl.queue.hasReady(s) && cl.topic.places(s).acquire(cl) {
+		for cl.begins() && !cl.waiting[s] && cl.queue.hasReady(s) && cl.topic.places(s).acquire(cl) {
 			w, now := cl.topic.places(s), time.Now()
 			go w.run(cl, cl.start(w, now, now))
 		}
 	}
 }
 
+// begins reports whether messages may be taken into work. It is called under the lock.
+func (cl *claim) begins() bool { return !cl.stopped && cl.userPause == nil }
+
 // start takes the next message into work, for a worker that came to this claim at turn. It is called under the lock.
 func (cl *claim) start(w *workers, turn, now time.Time) *item {
-	if cl.stopped {
+	if !cl.begins() {
 		return nil
 	}
 	it := cl.queue.next(w.seat)
@@ -179,7 +190,7 @@ func (cl *claim) start(w *workers, turn, now time.Time) *item {
 	if it.first.IsZero() {
 		it.first = now
 	}
-	it.current = cl.stock.attempt()
+	it.current = cl.free.attempt()
 	it.current.ctx.parent, it.current.ctx.msg = it.turned(cl.ctx), &it.current.msg //nolint:fatcontext // it is new
 	cl.running.add(it)
 	return it

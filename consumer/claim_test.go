@@ -61,7 +61,8 @@ func (at) InitialOffset() int64       { return 0 }
 func (at) HighWaterMarkOffset() int64 { return 0 }
 
 func testClaim(order Order, h HandlerFunc) (*claim, *marks) {
-	r := &running{Consumer: &Consumer{cfg: Config{}.withDefaults()}, log: slog.New(slog.DiscardHandler), handlers: context.Background()}
+	r := &running{Consumer: &Consumer{cfg: Config{}.withDefaults()}, log: slog.New(slog.DiscardHandler),
+		handlers: context.Background()}
 	m := &marks{}
 	t := &topic{
 		name: "t", consumer: "g/t", chain: h, eventID: func(*Message) (string, error) { return "id", nil },
@@ -118,8 +119,8 @@ func TestMarkWhileDraining(t *testing.T) {
 	}
 }
 
-// Whatever fails, is retried, or is cut off by the end: every mark is the offset behind a finished message before which nothing
-// is open, and marks ascend.
+// Whatever fails, is retried, or is cut off by the end: every mark is the offset behind a finished message before which
+// nothing is open, and marks ascend.
 func TestMarksNeverPassAnOpenMessage(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -11,28 +11,30 @@ import (
 	"github.com/einmal-go/einmal/internal/errtype"
 )
 
-// JSON returns a Handler that decodes the message's value with encoding/json and calls fn with it. MessageFrom(ctx) has the
-// rest of the message.
+// JSON returns a Handler that decodes the message's value with encoding/json and calls fn with it. MessageFrom(ctx) has
+// the rest of the message.
 //
-// A value that cannot be decoded is a permanent error that wraps a *DecodeError; fn is not called. So is an event that is not
-// there: a tombstone (a record whose value is nil; the error wraps ErrTombstone too) and the JSON literal null, from which
-// encoding/json would make a zero event. An E that is a pointer asks for both: fn gets nil.
+// A value that cannot be decoded is a permanent error that wraps a *DecodeError; fn is not called. So is an event that
+// is not there: a tombstone (a record whose value is nil; the error wraps ErrTombstone too) and the JSON literal null,
+// from which encoding/json would make a zero event. An E that is a pointer asks for both: fn gets nil.
 //
 // Further choices of E: a map, a slice and any get what encoding/json makes of the value, never null or a tombstone.
-// json.RawMessage gets a copy of the text, null included, after a check that it is JSON. []byte is a JSON string in base64,
-// as everywhere in encoding/json: for the bytes themselves write a Handler.
+// json.RawMessage gets a copy of the text, null included, after a check that it is JSON. []byte is a JSON string in
+// base64, as everywhere in encoding/json: for the bytes themselves write a Handler.
 //
-// Fields that E does not have are ignored, so that a producer may add some while consumers run: see StrictJSON for the opposite. What
-// must not be missing says so itself, in E or in any struct within it, and a value without it, or with null in its place, is refused:
+// Fields that E does not have are ignored, so that a producer may add some while consumers run: see StrictJSON for the
+// opposite. What must not be missing says so itself, in E or in any struct within it, and a value without it, or with
+// null in its place, is refused:
 //
 //	type OrderConfirmed struct {
 //		ID    string `json:"id" einmal:"required"`
 //		Cents int64  `json:"cents" einmal:"required"`
 //	}
 //
-// An envelope of which E is the inside is refused too, since encoding/json would make an event of it in which all that matters is zero: an
-// object that has fields, but none that E has, as that of Kafka Connect with schemas.enable=true (see ConnectJSON), and a CloudEvent in
-// structured mode (see ParseCloudEvent), unless E has one of the fields specversion, data, data_base64.
+// An envelope of which E is the inside is refused too, since encoding/json would make an event of it in which all that
+// matters is zero: an object that has fields, but none that E has, as that of Kafka Connect with schemas.enable=true
+// (see ConnectJSON), and a CloudEvent in structured mode (see ParseCloudEvent), unless E has one of the fields
+// specversion, data, data_base64.
 //
 // JSON(nil) is nil, which New refuses as a topic without a handler.
 func JSON[E any](fn func(ctx context.Context, event E) error) Handler {
@@ -47,7 +49,8 @@ func JSONTx[Tx, E any](fn func(ctx context.Context, tx Tx, event E) error) TxHan
 	return DecodeTx(plainJSON[E], fn)
 }
 
-// Decode is DecodeTx for a function that has no transaction. Decode is nil if one of its arguments is, which New refuses.
+// Decode is DecodeTx for a function that has no transaction. Decode is nil if one of its arguments is, which New
+// refuses.
 func Decode[E any](decode func(*Message) (E, error), fn func(ctx context.Context, event E) error) Handler {
 	if decode == nil || fn == nil {
 		return nil
@@ -68,13 +71,14 @@ func Decode[E any](decode func(*Message) (E, error), fn func(ctx context.Context
 //	consumer.DecodeTx(consumer.ConnectJSON, charge)     // the payload of Kafka Connect's envelope
 //	consumer.DecodeTx(yours, charge)                    // func(*consumer.Message) (OrderConfirmed, error)
 //
-// An error of decode is permanent, because the same bytes give the same error, unless it is a RetryAfter: decode returns one
-// when the cause may go away, as when a schema registry cannot be reached. The error's text must not contain the payload.
-// decode must be safe for concurrent use, must not write to the message, and runs while the transaction is open: it should
-// not wait long. A tombstone reaches decode like any other message.
+// An error of decode is permanent, because the same bytes give the same error, unless it is a RetryAfter: decode
+// returns one when the cause may go away, as when a schema registry cannot be reached. The error's text must not
+// contain the payload. decode must be safe for concurrent use, must not write to the message, and runs while the
+// transaction is open: it should not wait long. A tombstone reaches decode like any other message.
 //
 // DecodeTx is nil if one of its arguments is, which middleware.Dedup refuses.
-func DecodeTx[Tx, E any](decode func(*Message) (E, error), fn func(ctx context.Context, tx Tx, event E) error) TxHandler[Tx] {
+func DecodeTx[Tx, E any](decode func(*Message) (E, error),
+	fn func(ctx context.Context, tx Tx, event E) error) TxHandler[Tx] {
 	if decode == nil || fn == nil {
 		return nil
 	}
@@ -87,8 +91,8 @@ func DecodeTx[Tx, E any](decode func(*Message) (E, error), fn func(ctx context.C
 	}
 }
 
-// ErrUndecodable is found, by errors.Is, in every error that says that a message could not be decoded: in a *DecodeError, and in the
-// errors of DecodeTx's decode.
+// ErrUndecodable is found, by errors.Is, in every error that says that a message could not be decoded: in a
+// *DecodeError, and in the errors of DecodeTx's decode.
 var ErrUndecodable = errors.New("the message cannot be decoded")
 
 // undecodable marks an error of a decoder of the user's, and leaves its text alone.
@@ -105,12 +109,14 @@ func asPermanent(err error) error {
 	return Permanent(err)
 }
 
-// ErrTombstone is wrapped by the error for a record without a value that is to be decoded into something that cannot be nil.
-var ErrTombstone = errtype.New("tombstone", "the record is a tombstone, it has no value: let the event be a pointer, which is nil for a tombstone, "+
-	"or handle the message itself")
+// ErrTombstone is wrapped by the error for a record without a value that is to be decoded into something that cannot be
+// nil.
+var ErrTombstone = errtype.New("tombstone",
+	"the record is a tombstone, it has no value: let the event be a pointer, which is nil for a tombstone, "+
+		"or handle the message itself")
 
-// DecodeError says that a value could not be decoded into an event. Its text names the type, the field and the place, and
-// never shows a byte of the value.
+// DecodeError says that a value could not be decoded into an event. Its text names the type, the field and the place,
+// and never shows a byte of the value.
 type DecodeError struct {
 	Type   string // Go type of the event
 	Field  string // path of the field in Go or JSON names, * for what only the value knows (a map's key); empty if unknown
@@ -140,8 +146,8 @@ func (e *DecodeError) Is(target error) bool { return target == ErrUndecodable }
 // Unwrap returns Err. Its text may contain parts of the value: do not log it where those must not appear.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// newDecodeError describes err, an error of encoding/json or of a method that it called, without repeating its text: that
-// holds literals, characters and map keys of the value.
+// newDecodeError describes err, an error of encoding/json or of a method that it called, without repeating its text:
+// that holds literals, characters and map keys of the value.
 func newDecodeError(typ reflect.Type, size int, err error) *DecodeError {
 	e := &DecodeError{Type: typ.String(), Err: err}
 	var (
@@ -166,8 +172,8 @@ func newDecodeError(typ reflect.Type, size int, err error) *DecodeError {
 	return e
 }
 
-// mismatch says which kind of JSON value does not fit which Go type. UnmarshalTypeError.Value is the kind, followed by the
-// literal for numbers.
+// mismatch says which kind of JSON value does not fit which Go type. UnmarshalTypeError.Value is the kind, followed by
+// the literal for numbers.
 func mismatch(e *json.UnmarshalTypeError) string {
 	kind, _, _ := strings.Cut(e.Value, " ")
 	switch kind {
@@ -185,8 +191,8 @@ func mismatch(e *json.UnmarshalTypeError) string {
 // maxPath limits the path of a field: a recursive type can be nested thousands of levels deep.
 const maxPath = 200
 
-// safePath returns path with every name that is not a field of typ or of a type within it replaced by *. Keys of maps can
-// stand in a path, depending on the version of encoding/json, and belong to the value.
+// safePath returns path with every name that is not a field of typ or of a type within it replaced by *. Keys of maps
+// can stand in a path, depending on the version of encoding/json, and belong to the value.
 func safePath(typ reflect.Type, path string) string {
 	if path == "" {
 		return ""

@@ -24,9 +24,10 @@ type CloudEvent[E any] struct {
 	Data E
 }
 
-// ParseCloudEvent decodes a CloudEvent of the Kafka protocol binding 1.0, in binary mode (attributes in headers ce_*, data in the value) and
-// in structured mode (both in the value, as JSON; the header content-type is application/cloudevents+json). It is passed to Decode or DecodeTx, and
-// Topic.EventID is CloudEventID for such a topic:
+// ParseCloudEvent decodes a CloudEvent of the Kafka protocol binding 1.0, in binary mode (attributes in headers ce_*,
+// data in the value) and in structured mode (both in the value, as JSON; the header content-type is
+// application/cloudevents+json). It is passed to Decode or DecodeTx, and Topic.EventID is CloudEventID for such a
+// topic:
 //
 //	func charge(ctx context.Context, tx pgx.Tx, event consumer.CloudEvent[OrderConfirmed]) error
 //
@@ -35,12 +36,13 @@ type CloudEvent[E any] struct {
 //		Handler: middleware.Dedup(store, consumer.DecodeTx(consumer.ParseCloudEvent, charge), nil),
 //	}
 //
-// The data is decoded as JSON does, tags and refusals included; its content type must be one of JSON, or absent. An E that is []byte gets the
-// data as it is, of whatever content type. Without data an E that is a pointer or []byte is nil, any other E is refused.
+// The data is decoded as JSON does, tags and refusals included; its content type must be one of JSON, or absent. An E
+// that is []byte gets the data as it is, of whatever content type. Without data an E that is a pointer or []byte is
+// nil, any other E is refused.
 //
-// It refuses, by an error that wraps ErrUndecodable: a message without the attributes id, source, type and specversion, another version than
-// 1.0, a batch, which the binding does not have, a format other than JSON, and attributes that are not what the specification says. The message
-// is not guessed to be a CloudEvent where neither header says so.
+// It refuses, by an error that wraps ErrUndecodable: a message without the attributes id, source, type and specversion,
+// another version than 1.0, a batch, which the binding does not have, a format other than JSON, and attributes that are
+// not what the specification says. The message is not guessed to be a CloudEvent where neither header says so.
 func ParseCloudEvent[E any](msg *Message) (event CloudEvent[E], err error) {
 	e, err := openCloudEvent(msg)
 	if err != nil {
@@ -97,7 +99,8 @@ func openCloudEvent(msg *Message) (*openedCloudEvent, error) {
 	case strings.HasPrefix(format, cloudEvents+"-batch"):
 		return nil, cloudEventError("the message is a batch of CloudEvents, which the Kafka protocol binding does not have: let the producer send a message for each")
 	case format != "":
-		return nil, cloudEventError("in structured mode it is read as " + cloudEvents + "+json only: let the producer send that, or binary mode, or pass a decoder of your own")
+		return nil, cloudEventError("in structured mode it is read as " + cloudEvents +
+			"+json only: let the producer send that, or binary mode, or pass a decoder of your own")
 	default:
 		return openBinary(msg)
 	}
@@ -119,7 +122,8 @@ func openBinary(msg *Message) (*openedCloudEvent, error) {
 		}
 	}
 	if len(e.attributes) == 0 {
-		return nil, cloudEventError("the message has neither headers ce_* (binary mode) nor the content type " + cloudEvents + "+json (structured mode): let the producer set them")
+		return nil, cloudEventError("the message has neither headers ce_* (binary mode) nor the content type " + cloudEvents +
+			"+json (structured mode): let the producer set them")
 	}
 	e.attributes["datacontenttype"] = contentType
 	return e, nil

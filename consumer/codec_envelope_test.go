@@ -32,7 +32,8 @@ const (
 )
 
 // read decodes a message, and says whether the function ran.
-func read[E any](t *testing.T, decode func(*consumer.Message) (E, error), msg *consumer.Message) (event E, called bool, err error) {
+func read[E any](t *testing.T, decode func(*consumer.Message) (E, error), msg *consumer.Message) (event E, called bool,
+	err error) {
 	t.Helper()
 	h := consumer.Decode(decode, func(_ context.Context, e E) error {
 		event, called = e, true
@@ -40,9 +41,11 @@ func read[E any](t *testing.T, decode func(*consumer.Message) (E, error), msg *c
 	})
 	err = h.Handle(t.Context(), msg)
 	if called != (err == nil) || err != nil && (!consumer.IsPermanent(err) || !errors.Is(err, consumer.ErrUndecodable)) {
-		t.Errorf("called %v, permanent %v, err %v; want a call or a permanent ErrUndecodable", called, consumer.IsPermanent(err), err)
+		t.Errorf("called %v, permanent %v, err %v; want a call or a permanent ErrUndecodable", called,
+			consumer.IsPermanent(err), err)
 	}
-	if err != nil && (strings.Contains(err.Error(), "o1") || strings.Contains(err.Error(), "ev-1") || strings.Contains(err.Error(), "s3cret")) {
+	if err != nil && (strings.Contains(err.Error(), "o1") || strings.Contains(err.Error(), "ev-1") ||
+		strings.Contains(err.Error(), "s3cret")) {
 		t.Errorf("the error shows the message: %v", err)
 	}
 	return event, called, err
@@ -72,14 +75,18 @@ func TestJSONRefusesEnvelopes(t *testing.T) {
 		msg  *consumer.Message
 		want string
 	}{
-		"structured CloudEvent":                        {message(cloudEvent, "content-type", structuredMode), "consumer.ParseCloudEvent"},
-		"structured CloudEvent, another spelling":      {message(`{"id":"ev-1"}`, "Content-Type", "Application/CloudEvents+JSON"), "consumer.ParseCloudEvent"},
+		"structured CloudEvent": {message(cloudEvent, "content-type", structuredMode),
+			"consumer.ParseCloudEvent"},
+		"structured CloudEvent, another spelling": {message(`{"id":"ev-1"}`, "Content-Type",
+			"Application/CloudEvents+JSON"), "consumer.ParseCloudEvent"},
 		"structured CloudEvent without a content type": {message(cloudEvent), "consumer.ParseCloudEvent"},
-		"batch of CloudEvents":                         {message(`{"id":"ev-1"}`, "content-type", "application/cloudevents-batch+json"), "consumer.ParseCloudEvent"},
-		"Kafka Connect":                                {message(connect), "consumer.ConnectJSON"},
-		"Kafka Connect without a schema":               {message(`{"schema":null,"payload":{"id":"o1"}}`), "consumer.ConnectJSON"},
-		"Debezium":                                     {message(debezium), "none of the fields"},
-		"under a name":                                 {message(`{"order":{"id":"o1","cents":500}}`), "none of the fields"},
+		"batch of CloudEvents": {message(`{"id":"ev-1"}`, "content-type",
+			"application/cloudevents-batch+json"), "consumer.ParseCloudEvent"},
+		"Kafka Connect": {message(connect), "consumer.ConnectJSON"},
+		"Kafka Connect without a schema": {message(`{"schema":null,"payload":{"id":"o1"}}`),
+			"consumer.ConnectJSON"},
+		"Debezium":     {message(debezium), "none of the fields"},
+		"under a name": {message(`{"order":{"id":"o1","cents":500}}`), "none of the fields"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +123,8 @@ type (
 func TestJSONReadsWhatTheEventKnows(t *testing.T) {
 	t.Parallel()
 	structured := message(cloudEvent, "content-type", structuredMode)
-	if event, _, err := read(t, plain[wholeCloudEvent], structured); err != nil || event.Data == nil || event.Data.Cents != 500 {
+	if event, _, err := read(t, plain[wholeCloudEvent], structured); err != nil || event.Data == nil ||
+		event.Data.Cents != 500 {
 		t.Errorf("the whole CloudEvent: %+v, %v", event, err)
 	}
 	if event, _, err := read(t, plain[map[string]any], structured); err != nil || event["specversion"] != "1.0" {
@@ -132,11 +140,13 @@ func TestJSONReadsWhatTheEventKnows(t *testing.T) {
 		t.Errorf("an event of which nothing is read: called %v, %v", called, err)
 	}
 	for _, value := range []string{`{}`, `{"cents":0}`, `{"CENTS":0,"more":1}`, `{"id":"","specversion":"1.0"}`} {
-		if event, called, err := read(t, plain[orderConfirmed], message(value)); !called || err != nil || event != (orderConfirmed{}) {
+		if event, called, err := read(t, plain[orderConfirmed], message(value)); !called || err != nil ||
+			event != (orderConfirmed{}) {
 			t.Errorf("%s: called %v, %+v, %v; want an event of zeros, which it is", value, called, event, err)
 		}
 	}
-	binary := message(`{"id":"o1","cents":500}`, "ce_specversion", "1.0", "ce_id", "ev-1", "content-type", "application/json")
+	binary := message(`{"id":"o1","cents":500}`, "ce_specversion", "1.0", "ce_id", "ev-1", "content-type",
+		"application/json")
 	if event, _, err := read(t, plain[orderConfirmed], binary); err != nil || event != (orderConfirmed{"o1", 500}) {
 		t.Errorf("binary mode: %+v, %v", event, err)
 	}
@@ -177,7 +187,8 @@ func TestRequiredFields(t *testing.T) {
 		{`{"tenant":"a","gift":{"sku":"x"},"by_name":{"s3cret":{"sku":null}}}`, "by_name.*.sku"},
 		{`{"tenant":"a","gift":{"sku":"x"},"parent":{"tenant":"b"}}`, "parent.gift"},
 	} {
-		for name, decode := range map[string]func(*consumer.Message) (basket, error){"JSON": plain[basket], "StrictJSON": consumer.StrictJSON[basket]} {
+		for name, decode := range map[string]func(*consumer.Message) (basket, error){"JSON": plain[basket],
+			"StrictJSON": consumer.StrictJSON[basket]} {
 			if name == "StrictJSON" && strings.Contains(test.value, "more") {
 				continue
 			}
@@ -186,14 +197,16 @@ func TestRequiredFields(t *testing.T) {
 			if test.missing == "" && !called {
 				t.Errorf("%s of %s: %v", name, test.value, err)
 			}
-			if test.missing != "" && (!errors.As(err, &wrong) || wrong.Field != test.missing || !strings.Contains(err.Error(), `einmal:"required"`)) {
+			if test.missing != "" && (!errors.As(err, &wrong) || wrong.Field != test.missing ||
+				!strings.Contains(err.Error(), `einmal:"required"`)) {
 				t.Errorf("%s of %s: called %v, %v; want field %s to be missing", name, test.value, called, err, test.missing)
 			}
 		}
 	}
 }
 
-// A tag that says nothing einmal knows must not be taken for one that does. Nothing is wrong with the messages: none is given up.
+// A tag that says nothing einmal knows must not be taken for one that does. Nothing is wrong with the messages: none is
+// given up.
 func TestMistakenTagsHoldMessages(t *testing.T) {
 	t.Parallel()
 	type typo struct {
@@ -223,7 +236,8 @@ func TestStrictJSON(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ value, want string }{
 		{`{"id":"o1","cents":500} `, ""},
-		{`{"id":"o1","cents":500,"s3cret":1}`, "decode consumer_test.tagged: the value has a field that the event does not have"},
+		{`{"id":"o1","cents":500,"s3cret":1}`,
+			"decode consumer_test.tagged: the value has a field that the event does not have"},
 		{`{"id":"o1"}`, "field cents: it is missing or null"},
 		{`{"id":"o1","cents":"5"}`, "field cents: a JSON string does not fit into a Go int64"},
 		{`{"id":"o1","cents":500}{}`, "not valid JSON"},
@@ -232,11 +246,13 @@ func TestStrictJSON(t *testing.T) {
 		{`null`, "the JSON literal null"},
 	} {
 		event, called, err := read(t, consumer.StrictJSON[tagged], message(test.value))
-		if test.want == "" && (!called || event != (tagged{"o1", 500})) || test.want != "" && (called || !strings.Contains(err.Error(), test.want)) {
+		if test.want == "" && (!called || event != (tagged{"o1", 500})) || test.want != "" &&
+			(called || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: called %v, %+v, %v; want %q", test.value, called, event, err, test.want)
 		}
 	}
-	if _, called, err := read(t, consumer.StrictJSON[tagged], &consumer.Message{}); called || !errors.Is(err, consumer.ErrTombstone) {
+	if _, called, err := read(t, consumer.StrictJSON[tagged], &consumer.Message{}); called ||
+		!errors.Is(err, consumer.ErrTombstone) {
 		t.Errorf("tombstone: called %v, %v", called, err)
 	}
 }
@@ -244,13 +260,15 @@ func TestStrictJSON(t *testing.T) {
 func TestConnectJSON(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{connect, `{"payload":{"id":"o1","cents":500,"more":1},"schema":null}`} {
-		if event, _, err := read(t, consumer.ConnectJSON[tagged], message(value)); err != nil || event != (tagged{"o1", 500}) {
+		if event, _, err := read(t, consumer.ConnectJSON[tagged], message(value)); err != nil ||
+			event != (tagged{"o1", 500}) {
 			t.Errorf("%s: %+v, %v", value, event, err)
 		}
 	}
 	for _, value := range []string{
 		``, `null`, `[]`, `{}`, `{"id":"o1","cents":500}`, `{"payload":{"id":"o1","cents":500}}`,
-		`{"schema":{},"payload":{"id":"o1","cents":500},"more":1}`, `{"schema":{},"payload":{"id":"o1"}}`, connect + connect, connect[:60],
+		`{"schema":{},"payload":{"id":"o1","cents":500},"more":1}`, `{"schema":{},"payload":{"id":"o1"}}`, connect + connect,
+		connect[:60],
 	} {
 		if event, called, err := read(t, consumer.ConnectJSON[tagged], message(value)); called {
 			t.Errorf("%s: %+v, %v; want it refused", value, event, err)
@@ -270,18 +288,23 @@ func TestConnectJSON(t *testing.T) {
 func TestParseCloudEvent(t *testing.T) {
 	t.Parallel()
 	want := consumer.CloudEvent[tagged]{
-		ID: "ev-1", Source: "/shop", Type: "order.confirmed", Subject: "o1", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		DataContentType: "application/vnd.shop+json; charset=utf-8", DataSchema: "urn:order", Extensions: map[string]string{"sequence": "7", "test": "true"},
-		Data: tagged{"o1", 500},
+		ID: "ev-1", Source: "/shop", Type: "order.confirmed", Subject: "o1",
+		Time:            time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		DataContentType: "application/vnd.shop+json; charset=utf-8", DataSchema: "urn:order",
+		Extensions: map[string]string{"sequence": "7", "test": "true"},
+		Data:       tagged{"o1", 500},
 	}
 	const attributes = `{"specversion":"1.0","id":"ev-1","source":"/shop","type":"order.confirmed","subject":"o1","time":"2026-01-02T03:04:05Z",` +
 		`"datacontenttype":"application/vnd.shop+json; charset=utf-8","dataschema":"urn:order","sequence":7,"test":true,"absent":null,`
 	for mode, msg := range map[string]*consumer.Message{
-		"binary": message(`{"id":"o1","cents":500}`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "/old", "ce_source", "/shop", "ce_type", "order.confirmed",
-			"ce_subject", "o1", "ce_time", "2026-01-02T03:04:05Z", "Content-Type", want.DataContentType, "ce_dataschema", "urn:order",
+		"binary": message(`{"id":"o1","cents":500}`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "/old",
+			"ce_source", "/shop", "ce_type", "order.confirmed",
+			"ce_subject", "o1", "ce_time", "2026-01-02T03:04:05Z", "Content-Type", want.DataContentType, "ce_dataschema",
+			"urn:order",
 			"ce_sequence", "7", "ce_test", "true", "other", "x"),
-		"structured":         message(attributes+`"data":{"id":"o1","cents":500}}`, "content-type", structuredMode),
-		"structured, base64": message(attributes+`"data_base64":"eyJpZCI6Im8xIiwiY2VudHMiOjUwMH0="}`, "content-type", "application/cloudevents+json"),
+		"structured": message(attributes+`"data":{"id":"o1","cents":500}}`, "content-type", structuredMode),
+		"structured, base64": message(attributes+`"data_base64":"eyJpZCI6Im8xIiwiY2VudHMiOjUwMH0="}`, "content-type",
+			"application/cloudevents+json"),
 	} {
 		got, _, err := read(t, consumer.ParseCloudEvent[tagged], msg)
 		if err != nil || !got.Time.Equal(want.Time) {
@@ -322,8 +345,10 @@ func TestParseCloudEventData(t *testing.T) {
 		"binary, anything": {message("\x00\xff", append(binary, "content-type", "application/octet-stream")...), "\x00\xff"},
 		"JSON":             {message(head(`,"data":{"a": 1}`), "content-type", structuredMode), `{"a": 1}`},
 		"a JSON string":    {message(head(`,"data":"<a/>"`), "content-type", structuredMode), `"<a/>"`},
-		"text":             {message(head(`,"datacontenttype":"text/xml","data":"<a/>"`), "content-type", structuredMode), "<a/>"},
-		"base64":           {message(head(`,"datacontenttype":"text/xml","data_base64":"AP8="`), "content-type", structuredMode), "\x00\xff"},
+		"text": {message(head(`,"datacontenttype":"text/xml","data":"<a/>"`), "content-type", structuredMode),
+			"<a/>"},
+		"base64": {message(head(`,"datacontenttype":"text/xml","data_base64":"AP8="`), "content-type",
+			structuredMode), "\x00\xff"},
 	} {
 		got, _, err := read(t, consumer.ParseCloudEvent[[]byte], test.msg)
 		if err != nil || string(got.Data) != test.want {
@@ -338,7 +363,8 @@ func TestParseCloudEventData(t *testing.T) {
 		if event, called, err := read(t, consumer.ParseCloudEvent[tagged], msg); called {
 			t.Errorf("%s without data: %+v, %v", name, event, err)
 		}
-		if event, called, err := read(t, consumer.ParseCloudEvent[*tagged], msg); !called || event.Data != nil || event.ID != "ev-1" {
+		if event, called, err := read(t, consumer.ParseCloudEvent[*tagged], msg); !called || event.Data != nil ||
+			event.ID != "ev-1" {
 			t.Errorf("%s without data, into a pointer: %+v, %v", name, event, err)
 		}
 	}
@@ -346,7 +372,8 @@ func TestParseCloudEventData(t *testing.T) {
 
 func TestParseCloudEventRefuses(t *testing.T) {
 	t.Parallel()
-	whole := map[string]string{"specversion": `"1.0"`, "id": `"ev-1"`, "source": `"/shop"`, "type": `"t"`, "data": `{"id":"o1","cents":5}`}
+	whole := map[string]string{"specversion": `"1.0"`, "id": `"ev-1"`, "source": `"/shop"`, "type": `"t"`,
+		"data": `{"id":"o1","cents":5}`}
 	with := func(name, value string) string {
 		fields := maps.Clone(whole)
 		fields[name] = value
@@ -358,7 +385,8 @@ func TestParseCloudEventRefuses(t *testing.T) {
 		}
 		return "{" + strings.Join(parts, ",") + "}"
 	}
-	if _, called, err := read(t, consumer.ParseCloudEvent[tagged], message(with("id", `"ev-1"`), "content-type", structuredMode)); !called {
+	if _, called, err := read(t, consumer.ParseCloudEvent[tagged], message(with("id", `"ev-1"`), "content-type",
+		structuredMode)); !called {
 		t.Fatalf("the event itself: %v", err)
 	}
 	for _, test := range []struct {
@@ -370,10 +398,14 @@ func TestParseCloudEventRefuses(t *testing.T) {
 		{message("["+cloudEvent+"]", "content-type", "application/cloudevents-batch+json"), "batch"},
 		{message(cloudEvent, "content-type", "application/cloudevents+avro"), "application/cloudevents+json only"},
 		{message(`{"id":"o1","cents":5}`, "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t"), "specversion is missing"},
-		{message(`{"id":"o1","cents":5}`, "ce_specversion", "0.3", "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t"), "specversion is not 1.0"},
-		{message(`{"id":"o1","cents":5}`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "\xff", "ce_type", "t"), "UTF-8"},
-		{message(`<a/>`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t", "content-type", "text/xml"), "let Data be []byte"},
-		{message(`{"s3cret":1}`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t"), "none of the fields"},
+		{message(`{"id":"o1","cents":5}`, "ce_specversion", "0.3", "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t"),
+			"specversion is not 1.0"},
+		{message(`{"id":"o1","cents":5}`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "\xff", "ce_type", "t"),
+			"UTF-8"},
+		{message(`<a/>`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t", "content-type",
+			"text/xml"), "let Data be []byte"},
+		{message(`{"s3cret":1}`, "ce_specversion", "1.0", "ce_id", "ev-1", "ce_source", "/shop", "ce_type", "t"),
+			"none of the fields"},
 		{message(with("id", "")), "neither"},
 		{message(with("id", ""), "content-type", structuredMode), "id, source and type"},
 		{message(with("source", `""`), "content-type", structuredMode), "id, source and type"},
@@ -396,17 +428,21 @@ func TestParseCloudEventRefuses(t *testing.T) {
 			t.Errorf("%q: called %v, %+v, %v; want an error that says %q", test.msg.Value, called, event, err, test.want)
 		}
 	}
-	if _, _, err := read(t, consumer.ParseCloudEvent[[]byte], message(with("datacontenttype", `"text/plain"`), "content-type", structuredMode)); err == nil {
+	if _, _, err := read(t, consumer.ParseCloudEvent[[]byte], message(with("datacontenttype", `"text/plain"`),
+		"content-type", structuredMode)); err == nil {
 		t.Error("an object as data of text is taken for bytes")
 	}
-	if _, _, err := read(t, consumer.ParseCloudEvent[tagged], message(`{"specversion":"1.0","id":"ev-1","source":"s","type":"t","data_base64":"?"}`, "content-type", structuredMode)); err == nil {
+	if _, _, err := read(t, consumer.ParseCloudEvent[tagged],
+		message(`{"specversion":"1.0","id":"ev-1","source":"s","type":"t","data_base64":"?"}`, "content-type",
+			structuredMode)); err == nil {
 		t.Error("what is not base64 is taken for it")
 	}
 }
 
 func TestDecodeOfNothing(t *testing.T) {
 	t.Parallel()
-	if consumer.Decode[int](nil, func(context.Context, int) error { return nil }) != nil || consumer.Decode(plain[int], nil) != nil {
+	if consumer.Decode[int](nil, func(context.Context, int) error { return nil }) != nil ||
+		consumer.Decode(plain[int], nil) != nil {
 		t.Error("want nil, which New refuses")
 	}
 }

@@ -18,18 +18,21 @@ func plainJSON[E any](msg *Message) (event E, err error) {
 	return decodeJSON[E](msg.Value, json.Unmarshal)
 }
 
-// StrictJSON decodes JSON as JSON and JSONTx do, and refuses every field that E does not have. It is passed to Decode or DecodeTx.
+// StrictJSON decodes JSON as JSON and JSONTx do, and refuses every field that E does not have. It is passed to Decode
+// or DecodeTx.
 //
-// A producer that adds a field stops its consumers then, until they know it: choose it where both are released together, or where a
-// field that is not understood must not be ignored. The name of the field is in DecodeError.Err, not in its text.
+// A producer that adds a field stops its consumers then, until they know it: choose it where both are released
+// together, or where a field that is not understood must not be ignored. The name of the field is in DecodeError.Err,
+// not in its text.
 func StrictJSON[E any](msg *Message) (E, error) { return decodeJSON[E](msg.Value, unmarshalStrict) }
 
 // ConnectJSON decodes the payload of a value that Kafka Connect's JsonConverter has written with schemas.enable=true:
 //
 //	{"schema": {...}, "payload": {...}}
 //
-// The schema is not looked at, the payload is decoded as JSON does. A payload that is null is a tombstone. Any other value is refused: where the
-// converter has schemas.enable=false, use JSON. ConnectJSON is passed to Decode or DecodeTx.
+// The schema is not looked at, the payload is decoded as JSON does. A payload that is null is a tombstone. Any other
+// value is refused: where the converter has schemas.enable=false, use JSON. ConnectJSON is passed to Decode or
+// DecodeTx.
 func ConnectJSON[E any](msg *Message) (event E, err error) {
 	if msg.Value == nil {
 		return decodeJSON[E](nil, json.Unmarshal)
@@ -51,7 +54,8 @@ func ConnectJSON[E any](msg *Message) (event E, err error) {
 	return decodeJSON[E](fields["payload"], json.Unmarshal)
 }
 
-// decodeJSON decodes a value by a function like json.Unmarshal, and refuses what that takes for an event although none is there.
+// decodeJSON decodes a value by a function like json.Unmarshal, and refuses what that takes for an event although none
+// is there.
 func decodeJSON[E any](value []byte, unmarshal func([]byte, any) error) (event E, err error) {
 	typ := reflect.TypeFor[E]()
 	pointer := typ.Kind() == reflect.Pointer
@@ -64,20 +68,29 @@ func decodeJSON[E any](value []byte, unmarshal func([]byte, any) error) (event E
 	case value == nil:
 		return event, &DecodeError{Type: typ.String(), Err: ErrTombstone, reason: ErrTombstone.Error()}
 	case !pointer && typ != reflect.TypeFor[json.RawMessage]() && isNull(value):
-		return event, &DecodeError{Type: typ.String(), reason: "the value is the JSON literal null, and only an event that is a pointer may be null"}
+		return event, &DecodeError{Type: typ.String(),
+			reason: "the value is the JSON literal null, and only an event that is a pointer may be null"}
 	}
 	var zero E
 	if err := unmarshal(value, &event); err != nil {
+		if isWire(value) {
+			return zero, &DecodeError{Type: typ.String(), Err: err, reason: isWireFormat}
+		}
 		return zero, newDecodeError(typ, len(value), err)
 	}
 	if reason := envelope(typ, value, reflect.ValueOf(&event).Elem()); reason != "" {
 		return zero, &DecodeError{Type: typ.String(), reason: reason}
 	}
 	if field := missing(typ, value); field != "" {
-		return zero, &DecodeError{Type: typ.String(), Field: field, reason: `it is missing or null, and its tag is einmal:"required"`}
+		return zero, &DecodeError{Type: typ.String(), Field: field,
+			reason: `it is missing or null, and its tag is einmal:"required"`}
 	}
 	return event, nil
 }
+
+// isWire reports whether a value begins as Confluent's wire format does, with a zero byte and a schema's id, which no
+// JSON does.
+func isWire(value []byte) bool { return len(value) > 4 && value[0] == 0 }
 
 func isNull(value []byte) bool { return string(bytes.Trim(value, " \t\r\n")) == "null" }
 
@@ -110,6 +123,7 @@ func unmarshalStrict(value []byte, event any) error {
 const (
 	isCloudEvent = "the value is a CloudEvent in structured mode, and the event is its data: decode it by consumer.ParseCloudEvent"
 	isEnvelope   = "the value has none of the fields of the event, as if it were an envelope around it: decode what is inside"
+	isWireFormat = "the value is no JSON but begins as Confluent's wire format does, which producers with a schema registry write: decode it by package codec/avrocodec or codec/protocodec"
 	isConnectOne = "the value is an envelope of Kafka Connect (schemas.enable=true): decode its payload by consumer.ConnectJSON, or turn schemas.enable off"
 )
 
@@ -159,7 +173,8 @@ func knowsOne(typ reflect.Type, names map[string]bool) bool {
 	return false
 }
 
-// knows reports whether a value with one of the fields leaves it in an event of the type. Maps, and what decodes itself, take all.
+// knows reports whether a value with one of the fields leaves it in an event of the type. Maps, and what decodes
+// itself, take all.
 func knows(typ reflect.Type, names ...string) bool {
 	for !opaque(typ) && (typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Array) {
 		typ = typ.Elem()

@@ -136,7 +136,8 @@ func tagMistake(typ reflect.Type) error {
 	return nil
 }
 
-// missing returns the path of the first field that is required and is not in a value, which was decoded into typ without an error.
+// missing returns the path of the first field that is required and is not in a value, which was decoded into typ
+// without an error.
 func missing(typ reflect.Type, value []byte) string {
 	if !demandsOf(typ).required {
 		return ""
@@ -225,7 +226,8 @@ func (s *search) object(fields []eventField) {
 	}
 }
 
-// fieldNamed returns the field that encoding/json takes for a name: that with the name itself, or one that differs by case.
+// fieldNamed returns the field that encoding/json takes for a name: that with the name itself, or one that differs by
+// case.
 func fieldNamed(fields []eventField, name string) *eventField {
 	var folded *eventField
 	for i := range fields {

@@ -58,7 +58,8 @@ func decodeWith[E any](t *testing.T, value []byte) (event E, called bool, err er
 
 func TestJSON(t *testing.T) {
 	t.Parallel()
-	event, called, err := decodeWith[order](t, []byte(`{"id":"o1","total":7,"lines":[{"sku":"a","price":7}],"unknown":true}`))
+	event, called, err := decodeWith[order](t,
+		[]byte(`{"id":"o1","total":7,"lines":[{"sku":"a","price":7}],"unknown":true}`))
 	if err != nil || !called {
 		t.Fatalf("called %v, err %v", called, err)
 	}
@@ -105,7 +106,8 @@ func TestCodecsOfNothingAreNil(t *testing.T) {
 	if consumer.JSON[order](nil) != nil {
 		t.Error("JSON(nil) is not nil: New could not see it")
 	}
-	if consumer.JSONTx[int, order](nil) != nil || consumer.DecodeTx(decode, (func(context.Context, int, int) error)(nil)) != nil ||
+	if consumer.JSONTx[int, order](nil) != nil ||
+		consumer.DecodeTx(decode, (func(context.Context, int, int) error)(nil)) != nil ||
 		consumer.DecodeTx((func(*consumer.Message) (int, error))(nil), fn) != nil {
 		t.Error("JSONTx or DecodeTx of nil is not nil: Dedup could not see it")
 	}
@@ -181,11 +183,16 @@ func TestDecodeErrorSaysWhere(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ value, want string }{
 		{`{"id":`, "decode consumer_test.order: not valid JSON"},
+		{"\x00\x00\x00\x00\x07s3cret",
+			"decode consumer_test.order: the value is no JSON but begins as Confluent's wire format does, " +
+				"which producers with a schema registry write: decode it by package codec/avrocodec or codec/protocodec"},
+		{"\x00\x00s3", "decode consumer_test.order: not valid JSON"},
 		{`{"id":"s3cret"} s3cret`, "decode consumer_test.order: not valid JSON"},
 		{``, "decode consumer_test.order: the value is empty, which is not JSON"},
 		{`{"total":"s3cret"}`, "decode consumer_test.order, field total: a JSON string does not fit into a Go int"},
 		{`{"total":4711.5}`, "decode consumer_test.order, field total: a JSON number does not fit into a Go int"},
-		{`{"lines":[{"price":4711.5}]}`, "decode consumer_test.order, field lines.price: a JSON number does not fit into a Go int"},
+		{`{"lines":[{"price":4711.5}]}`,
+			"decode consumer_test.order, field lines.price: a JSON number does not fit into a Go int"},
 		{`{"by_no":{"4711":{}}}`, "decode consumer_test.order, field by_no: a JSON number does not fit into a Go uint8"},
 		{`{"at":"s3cret"}`, "decode consumer_test.order: refused by an UnmarshalJSON or UnmarshalText method or by encoding/json (*time.ParseError)"},
 		{`{"loud":"s3cret"}`, "decode consumer_test.order: refused by an UnmarshalJSON or UnmarshalText method or by encoding/json (*errors.errorString)"},
@@ -234,7 +241,8 @@ func TestDecodeErrorOffset(t *testing.T) {
 	for _, value := range []string{`{"id":"o1"} o2`, `{"total":"7"}`} {
 		_, _, err := decodeWith[order](t, []byte(value))
 		var decode *consumer.DecodeError
-		if !errors.As(err, &decode) || decode.Offset < 9 || decode.Offset > 13 || !strings.HasSuffix(err.Error(), fmt.Sprintf("(after %d bytes)", decode.Offset)) {
+		if !errors.As(err, &decode) || decode.Offset < 9 || decode.Offset > 13 ||
+			!strings.HasSuffix(err.Error(), fmt.Sprintf("(after %d bytes)", decode.Offset)) {
 			t.Errorf("%s: %v, %+v; want the place", value, err, decode)
 		}
 	}
@@ -276,7 +284,8 @@ func TestDecodeTxErrors(t *testing.T) {
 	}
 }
 
-// safeText is all that the error of an undecodable order may say: constants, Go types, names of fields, numbers of bytes.
+// safeText is all that the error of an undecodable order may say: constants, Go types, names of fields, numbers of
+// bytes.
 var safeText = func() *regexp.Regexp {
 	const (
 		field  = `(\*|[A-Za-z_]+)`
@@ -292,21 +301,27 @@ var safeText = func() *regexp.Regexp {
 		`a ` + kind + ` does not fit into a Go ` + goType,
 		`refused by an UnmarshalJSON or UnmarshalText method or by encoding/json \(` + goType + `\)`,
 	}
-	return regexp.MustCompile(`^decode ` + goType + `(, field ` + field + `(\.` + field + `)*)?: (` + strings.Join(reasons, "|") + `)( \(after \d+ bytes\))?$`)
+	return regexp.MustCompile(`^decode ` + goType + `(, field ` + field + `(\.` + field + `)*)?: (` +
+		strings.Join(reasons, "|") + `)( \(after \d+ bytes\))?$`)
 }()
 
 // FuzzJSON decodes anything into all kinds of events: never a panic, and no error says more than safeText.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
-		``, `null`, `{}`, `[]`, `{"total":1.5}`, `{"total":99999999999999999999}`, `{"at":"x"}`, `{"loud":1}`, `{"from":"::z"}`, `{"weight":"1z"}`,
-		`{"quoted":"x"}`, `{"quoted":1}`, `{"picture":"!"}`, `{"by_no":{"300":{}}}`, `{"by_name":{"k":{"price":true}}}`, `{"iface":1}`,
-		`{"extra":{"k":1}}`, `{"k":1}`, `{"schema":1,"payload":2}`, `{"specversion":"1.0","id":"e","source":"s","type":"t"}`, `{"parent":{"parent":{"lines":{}}}}`, "\x00", "\xff\xfe", `"\ud800"`, `{"id":"a"}b`, `1e999`, strings.Repeat("[", 10001),
+		``, `null`, `{}`, `[]`, `{"total":1.5}`, `{"total":99999999999999999999}`, `{"at":"x"}`, `{"loud":1}`,
+		`{"from":"::z"}`, `{"weight":"1z"}`,
+		`{"quoted":"x"}`, `{"quoted":1}`, `{"picture":"!"}`, `{"by_no":{"300":{}}}`, `{"by_name":{"k":{"price":true}}}`,
+		`{"iface":1}`,
+		`{"extra":{"k":1}}`, `{"k":1}`, `{"schema":1,"payload":2}`, `{"specversion":"1.0","id":"e","source":"s","type":"t"}`,
+		`{"parent":{"parent":{"lines":{}}}}`, "\x00", "\xff\xfe", `"\ud800"`, `{"id":"a"}b`, `1e999`,
+		strings.Repeat("[", 10001),
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		for _, check := range []func(*testing.T, []byte){
-			checkSafe[order], checkSafe[*order], checkSafe[map[string]order], checkSafe[[]line], checkSafe[json.RawMessage], checkSafe[[]byte], checkSafe[any],
+			checkSafe[order], checkSafe[*order], checkSafe[map[string]order], checkSafe[[]line], checkSafe[json.RawMessage],
+			checkSafe[[]byte], checkSafe[any],
 			checkSafe[float32], checkSafe[time.Time], checkSafe[loud],
 		} {
 			fuzztest.Bounded(t, len(value), 1<<20, func() { check(t, value) })

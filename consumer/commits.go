@@ -12,14 +12,16 @@ import (
 )
 
 const (
-	// commitsPoll is how often the brokers are asked what is committed: one request, and none where nothing is to be committed.
+	// commitsPoll is how often the brokers are asked what is committed: one request, and none where nothing is to be
+	// committed.
 	commitsPoll = 2 * time.Second
 	// commitsLate is how much longer than the interval between two commits a mark may wait before the log tells.
 	commitsLate = 2 * time.Second
 )
 
-// commits is what a claim knows about the commits of its marks. sarama makes them in the background. When the coordinator refuses them
-// because it is none any more, or is not ready yet, sarama tries again and tells nobody; so the brokers are asked what they have.
+// commits is what a claim knows about the commits of its marks. sarama makes them in the background. When the
+// coordinator refuses them because it is none any more, or is not ready yet, sarama tries again and tells nobody; so
+// the brokers are asked what they have.
 type commits struct {
 	known     bool  // whether the brokers have told since the claim began
 	committed int64 // what they told; -1 if nothing is committed
@@ -91,7 +93,8 @@ func (s *session) uncommitted() (claims []*claim, partitions map[string][]int32)
 }
 
 // committedNow asks for committed offsets. It does not wait for a coordinator, and not longer than ctx goes on.
-func (s *session) committedNow(ctx context.Context, partitions map[string][]int32) (map[string]map[int32]committed, error) {
+func (s *session) committedNow(ctx context.Context, partitions map[string][]int32) (map[string]map[int32]committed,
+	error) {
 	coordinator := s.client.connected()
 	if coordinator == nil {
 		return nil, cmp.Or(s.client.why(), errNoConnection)
@@ -159,8 +162,10 @@ func ofCommit(err error) bool {
 	return false
 }
 
-// askCommitted asks a coordinator for committed offsets. What it does not tell is absent; the error is the first of those.
-func askCommitted(coordinator *sarama.Broker, version sarama.KafkaVersion, group string, partitions map[string][]int32) (map[string]map[int32]committed, error) {
+// askCommitted asks a coordinator for committed offsets. What it does not tell is absent; the error is the first of
+// those.
+func askCommitted(coordinator *sarama.Broker, version sarama.KafkaVersion, group string,
+	partitions map[string][]int32) (map[string]map[int32]committed, error) {
 	res, err := coordinator.FetchOffset(sarama.NewOffsetFetchRequest(version, group, partitions))
 	if err != nil {
 		return nil, err

@@ -15,11 +15,12 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 )
 
-// Commits that the coordinator refuses without sarama telling are told by the log, with their length, and by Status; nobody takes them for
-// a partition that cannot be read.
+// Commits that the coordinator refuses without sarama telling are told by the log, with their length, and by Status;
+// nobody takes them for a partition that cannot be read.
 func TestCommitsThatStopAreTold(t *testing.T) {
 	t.Parallel()
-	for _, answer := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.GroupAuthorizationFailed} {
+	for _, answer := range []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorLoadInProgress,
+		kerr.GroupAuthorizationFailed} {
 		t.Run(answer.Message, func(t *testing.T) {
 			t.Parallel()
 			b, topic, group := backlog(t, 1, 5)
@@ -39,11 +40,13 @@ func TestCommitsThatStopAreTold(t *testing.T) {
 			b.Produce(t, records(topic, 1, 5)...)
 			eventually(t, "the log tells", func() bool { return strings.Contains(log.String(), "not committed any more") })
 			p := partition(t, m, topic)
-			if p.Committed != 5 || p.Next != 10 || p.Uncommitted.Before(began) || time.Since(p.Uncommitted) < 3*time.Second || p.FetchError != nil {
+			if p.Committed != 5 || p.Next != 10 || p.Uncommitted.Before(began) || time.Since(p.Uncommitted) < 3*time.Second ||
+				p.FetchError != nil {
 				t.Errorf("Status: %+v", p)
 			}
 			refused.Remove()
-			eventually(t, "the log tells that it is over", func() bool { return strings.Contains(log.String(), "committed again") })
+			eventually(t, "the log tells that it is over",
+				func() bool { return strings.Contains(log.String(), "committed again") })
 			if p := partition(t, m, topic); p.Committed != 10 || !p.Uncommitted.IsZero() {
 				t.Errorf("Status at the end: %+v", p)
 			}
@@ -61,7 +64,8 @@ func TestCommitsThatStopAreTold(t *testing.T) {
 	}
 }
 
-// A steady flow, of which there always is something to be committed, is none that stands; and the brokers are asked seldom.
+// A steady flow, of which there always is something to be committed, is none that stands; and the brokers are asked
+// seldom.
 func TestSteadyCommitsAreNotTold(t *testing.T) {
 	t.Parallel()
 	b, topic, group := backlog(t, 4, 1)
@@ -81,7 +85,10 @@ func TestSteadyCommitsAreNotTold(t *testing.T) {
 		t.Errorf("asked %d times in %v", asked.Hits()-before, time.Since(began))
 	}
 	eventually(t, "all is committed", func() bool {
-		return !anyPartition(m, func(p consumer.PartitionStatus) bool { return p.Committed != p.Next || !p.Uncommitted.IsZero() })
+		return !anyPartition(m, func(p consumer.PartitionStatus) bool {
+			return p.Committed != p.Next ||
+				!p.Uncommitted.IsZero()
+		})
 	})
 	idle := asked.Hits()
 	time.Sleep(5 * time.Second)

@@ -15,8 +15,10 @@ import (
 func TestZeroFieldsAreTheDocumentedDefaults(t *testing.T) {
 	t.Parallel()
 	cfg := Config{}.withDefaults()
-	if cfg.DrainTimeout != 8*time.Second || cfg.StartTimeout != 30*time.Second || cfg.StallTimeout != 10*time.Minute || cfg.Logger == nil {
-		t.Errorf("defaults: DrainTimeout %v, StartTimeout %v, StallTimeout %v, Logger %v", cfg.DrainTimeout, cfg.StartTimeout, cfg.StallTimeout, cfg.Logger)
+	if cfg.DrainTimeout != 8*time.Second || cfg.StartTimeout != 30*time.Second || cfg.StallTimeout != 10*time.Minute ||
+		cfg.Logger == nil {
+		t.Errorf("defaults: DrainTimeout %v, StartTimeout %v, StallTimeout %v, Logger %v", cfg.DrainTimeout, cfg.StartTimeout,
+			cfg.StallTimeout, cfg.Logger)
 	}
 	if want := (Limits{PartitionBytes: 16 << 20, Messages: 100_000, Bytes: 256 << 20, Ahead: 20_000_000}); cfg.Limits != want { // PartitionMessages is the topic's
 		t.Errorf("default limits: %+v, want %+v", cfg.Limits, want)
@@ -24,8 +26,10 @@ func TestZeroFieldsAreTheDocumentedDefaults(t *testing.T) {
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
 	limits := Limits{PartitionMessages: 1, PartitionBytes: 2, Messages: 3, Bytes: 4, Ahead: 5}
-	set := Config{DrainTimeout: time.Minute, StartTimeout: time.Second, StallTimeout: time.Hour, Limits: limits, Logger: log}.withDefaults()
-	if set.DrainTimeout != time.Minute || set.StartTimeout != time.Second || set.StallTimeout != time.Hour || set.Limits != limits {
+	set := Config{DrainTimeout: time.Minute, StartTimeout: time.Second, StallTimeout: time.Hour, Limits: limits,
+		Logger: log}.withDefaults()
+	if set.DrainTimeout != time.Minute || set.StartTimeout != time.Second || set.StallTimeout != time.Hour ||
+		set.Limits != limits {
 		t.Errorf("fields that are set were changed: %+v", set)
 	}
 	if set.Logger.Info("hello"); !strings.Contains(lines.String(), "hello") {
@@ -66,7 +70,8 @@ func TestPartitionMessagesFollowsWorkers(t *testing.T) {
 	for _, test := range []struct{ limit, workers, want int }{
 		{0, 0, 5000}, {0, 1250, 5000}, {0, 1251, 5004}, {0, 10_000, 40_000}, {7, 0, 7}, {7, 10_000, 7},
 	} {
-		cfg := Config{Group: "g", Limits: Limits{PartitionMessages: test.limit}, Topics: map[string]Topic{"orders": {Handler: h, Workers: test.workers}}}
+		cfg := Config{Group: "g", Limits: Limits{PartitionMessages: test.limit},
+			Topics: map[string]Topic{"orders": {Handler: h, Workers: test.workers}}}
 		tp, err := newTopic(cfg.withDefaults(), "orders")
 		if err != nil {
 			t.Fatal(err)

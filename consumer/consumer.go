@@ -16,16 +16,16 @@ import (
 	"github.com/einmal-go/einmal/internal/redact"
 )
 
-// ErrHandlersStuck is wrapped by Run's error when handlers had not returned a second after their contexts were cancelled. They go
-// on running: the caller should end the process soon, and nothing that they use should be closed before. Their messages are
-// not marked, and will be delivered again.
+// ErrHandlersStuck is wrapped by Run's error when handlers had not returned a second after their contexts were
+// cancelled. They go on running: the caller should end the process soon, and nothing that they use should be closed
+// before. Their messages are not marked, and will be delivered again.
 var ErrHandlersStuck = errors.New("einmal: handlers did not return after their context was cancelled")
 
 // ErrRunTwice is returned by the second call of Run: a Consumer lives once.
 var ErrRunTwice = errors.New("einmal: Run was called before: make a new Consumer with New")
 
-// StopError is what Run returns when a message failed in a topic whose OnFailure is Stop. The message stays uncommitted: it is
-// the first to be delivered after a restart.
+// StopError is what Run returns when a message failed in a topic whose OnFailure is Stop. The message stays
+// uncommitted: it is the first to be delivered after a restart.
 type StopError struct {
 	Topic     string
 	Partition int32
@@ -37,7 +37,8 @@ type StopError struct {
 
 // newStopError returns the error about a message that failed with err.
 func newStopError(msg *Message, err error) *StopError {
-	return &StopError{Topic: msg.Topic, Partition: msg.Partition, Offset: msg.Offset, Err: err, text: msg.ErrorText(err, maxErrorText)}
+	return &StopError{Topic: msg.Topic, Partition: msg.Partition, Offset: msg.Offset, Err: err,
+		text: msg.ErrorText(err, maxErrorText)}
 }
 
 // Error has the text of Err as Message.ErrorText makes it, at most 1,024 bytes of it: it is what main logs.
@@ -65,6 +66,8 @@ type Consumer struct {
 	outages       outages
 	lines         lineLimit
 	starting      atomic.Pointer[waits]
+	cluster       atomic.Pointer[groupClient] // nil before the servers have answered
+	userPauses    userPauses
 
 	abort     chan struct{} // closed by Abort
 	abortOnce sync.Once
@@ -74,8 +77,8 @@ type Consumer struct {
 	claims map[*claim]struct{}
 }
 
-// New returns a Consumer, or all errors of the configuration at once, each a *ConfigError that says what to change. It does no
-// I/O: what only the servers can tell is checked by Run.
+// New returns a Consumer, or all errors of the configuration at once, each a *ConfigError that says what to change. It
+// does no I/O: what only the servers can tell is checked by Run.
 func New(cfg Config) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	st := &strategy{kind: cfg.Rebalance}
@@ -83,7 +86,8 @@ func New(cfg Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consumer{cfg: cfg, sarama: sc, dialer: kafkaconf.NewDialer(sc), strategy: st, topics: topics, abort: make(chan struct{}), phase: Created, claims: map[*claim]struct{}{}}, nil
+	return &Consumer{cfg: cfg, sarama: sc, dialer: kafkaconf.NewDialer(sc), strategy: st, topics: topics,
+		abort: make(chan struct{}), phase: Created, claims: map[*claim]struct{}{}}, nil
 }
 
 // Run is New, then Consumer.Run.
@@ -95,15 +99,15 @@ func Run(ctx context.Context, cfg Config) error {
 	return c.Run(ctx)
 }
 
-// Run joins the group and handles messages until ctx is done; then it drains, leaves the group and returns nil. Only when it has
-// returned may the caller close what the handlers use, a pool for example.
+// Run joins the group and handles messages until ctx is done; then it drains, leaves the group and returns nil. Only
+// when it has returned may the caller close what the handlers use, a pool for example.
 //
-// It returns an error if the start fails (all that is wrong at once), if a message failed and its topic's OnFailure is Stop (a
-// *StopError), if the broker refuses this member for good, and if handlers do not return (ErrHandlersStuck). What a restart or
-// another broker can cure it survives: it logs and tries again.
+// It returns an error if the start fails (all that is wrong at once), if a message failed and its topic's OnFailure is
+// Stop (a *StopError), if the broker refuses this member for good, and if handlers do not return (ErrHandlersStuck).
+// What a restart or another broker can cure it survives: it logs and tries again.
 //
-// The handlers' contexts carry the values of ctx, but not its end: they are cancelled when the time to drain is over. Run does not
-// touch signals: use signal.NotifyContext.
+// The handlers' contexts carry the values of ctx, but not its end: they are cancelled when the time to drain is over.
+// Run does not touch signals: use signal.NotifyContext.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.change(Starting, Created) {
 		return ErrRunTwice
@@ -129,9 +133,9 @@ func (c *Consumer) setPhase(p Phase) {
 	c.phase = p
 }
 
-// Abort cuts a drain short, at a second signal for example: it ends Run as the end of its ctx does, and cancels the handlers'
-// contexts at once, so that what is in work rolls back and is delivered again. It may be called at any time, and returns at
-// once; Run returns when the handlers have, or a second later.
+// Abort cuts a drain short, at a second signal for example: it ends Run as the end of its ctx does, and cancels the
+// handlers' contexts at once, so that what is in work rolls back and is delivered again. It may be called at any time,
+// and returns at once; Run returns when the handlers have, or a second later.
 func (c *Consumer) Abort() { c.abortOnce.Do(func() { close(c.abort) }) }
 
 // change sets the phase if it is one of those that may change to it.

@@ -13,13 +13,13 @@ import (
 	"github.com/einmal-go/einmal/internal/kafkaconf"
 )
 
-// groupClient is a client whose group coordinator has a connection of its own. sarama's Broker does one request at a time: on a
-// shared connection heartbeats, commits and joins would wait behind fetches that wait for messages.
+// groupClient is a client whose group coordinator has a connection of its own. sarama's Broker does one request at a
+// time: on a shared connection heartbeats, commits and joins would wait behind fetches that wait for messages.
 //
-// Where the coordinator does not answer, sarama tries the same broker a few times without a pause and ends the session: all
-// partitions stop, and what was finished is delivered again. Kafka itself moves the group to another broker within its broker
-// session time-out, and keeps its members. So the client waits for a coordinator that is connected, but no longer than a member
-// may go without one: later another member could own its partitions.
+// Where the coordinator does not answer, sarama tries the same broker a few times without a pause and ends the session:
+// all partitions stop, and what was finished is delivered again. Kafka itself moves the group to another broker within
+// its broker session time-out, and keeps its members. So the client waits for a coordinator that is connected, but no
+// longer than a member may go without one: later another member could own its partitions.
 //
 //	        asked for the coordinator
 //	┌──────────────┐  connection is open   ┌─────────┐
@@ -51,13 +51,13 @@ type groupClient struct {
 
 const (
 	// patience is how long a member may be without a coordinator: longer than a broker's death is noticed and repaired
-	// (Kafka's broker.session.timeout.ms, 9 s, and a look-up), shorter than the group's session time-out, after which others
-	// own its partitions.
+	// (Kafka's broker.session.timeout.ms, 9 s, and a look-up), shorter than the group's session time-out, after which
+	// others own its partitions.
 	patience = 16 * time.Second
 	// stopGrace is how long a stopping Consumer waits for a coordinator, to commit and to leave.
 	stopGrace = 3 * time.Second
-	// seekPause lies between two tries of a search, and grows to seekPauseMax: all members of all groups search at once when a
-	// coordinator is away.
+	// seekPause lies between two tries of a search, and grows to seekPauseMax: all members of all groups search at once
+	// when a coordinator is away.
 	seekPause, seekPauseMax = 250 * time.Millisecond, 2 * time.Second
 	// seekQuiet is how long a search may take before the log says why: coordinators move.
 	seekQuiet = time.Second
@@ -102,8 +102,8 @@ func (g *groupClient) lost() bool {
 	return !g.own.alive() && time.Now().After(g.deadline)
 }
 
-// Coordinator returns the coordinator of the group on its own connection. It waits for one; when it has waited long enough, it
-// returns a broker that fails every request.
+// Coordinator returns the coordinator of the group on its own connection. It waits for one; when it has waited long
+// enough, it returns a broker that fails every request.
 func (g *groupClient) Coordinator(string) (*sarama.Broker, error) {
 	for {
 		own, found, wait, err := g.atHand()
@@ -215,7 +215,8 @@ func (g *groupClient) seek(deadline time.Time) {
 	g.seeking = nil
 }
 
-// rest waits before the next try, and returns how long to wait the next time. The stop of the Consumer, which leaves little time, ends it.
+// rest waits before the next try, and returns how long to wait the next time. The stop of the Consumer, which leaves
+// little time, ends it.
 func (g *groupClient) rest(d time.Duration) time.Duration {
 	stop := g.stop
 	select {
@@ -251,7 +252,8 @@ func (g *groupClient) find() (*coordinator, error) {
 	return g.connect(addr, g.Client.Config().Net.DialTimeout+lookupTimeout)
 }
 
-// connect opens a connection, with all that belongs to it: TLS, SASL, the versions. A frozen broker accepts it and says nothing.
+// connect opens a connection, with all that belongs to it: TLS, SASL, the versions. A frozen broker accepts it and says
+// nothing.
 func (g *groupClient) connect(addr string, timeout time.Duration) (*coordinator, error) {
 	conf := *g.Client.Config()
 	c := &coordinator{Broker: sarama.NewBroker(addr), dialer: kafkaconf.NewDialer(&conf)}
@@ -290,8 +292,8 @@ func (g *groupClient) addresses() []string {
 	return slices.Compact(addrs)
 }
 
-// RefreshCoordinator is called when the coordinator says that it is none any more. The next call of Coordinator looks for the new
-// one; the old connection is kept if it still is the one.
+// RefreshCoordinator is called when the coordinator says that it is none any more. The next call of Coordinator looks
+// for the new one; the old connection is kept if it still is the one.
 func (g *groupClient) RefreshCoordinator(string) error {
 	g.mu.Lock()
 	own, closed := g.own, g.closed

@@ -233,16 +233,17 @@ func TestConsumerDoesNotWaitForFetches(t *testing.T) {
 	var mu sync.Mutex
 	var last time.Time
 	var gap time.Duration
-	beats := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Observe: true, Count: -1, When: func(kmsg.Request) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if now := time.Now(); last.IsZero() {
-			last = now
-		} else {
-			gap, last = max(gap, now.Sub(last)), now
-		}
-		return true
-	}})
+	beats := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Observe: true, Count: -1,
+		When: func(kmsg.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if now := time.Now(); last.IsZero() {
+				last = now
+			} else {
+				gap, last = max(gap, now.Sub(last)), now
+			}
+			return true
+		}})
 	topic, group := b.Topic(t, 1), serverstest.Group(t)
 	handled := make(chan time.Time, 1)
 	c, err := New(Config{

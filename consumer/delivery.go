@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// Check asks the links of all chains whether they will work, as Run does at its start: whether the table of a store is there, for
-// example. Links whose servers do not answer yet are asked again until ctx is done.
+// Check asks the links of all chains whether they will work, as Run does at its start: whether the table of a store is
+// there, for example. Links whose servers do not answer yet are asked again until ctx is done.
 func (c *Consumer) Check(ctx context.Context) error {
 	return c.newStarter(slices.Sorted(maps.Keys(c.topics)), nil).checkLinks(ctx)
 }
 
-// Deliver takes msg for delivery to the chain of its topic without a broker. Each call is a delivery of its own, as after a
-// rebalance or a restart: attempts are counted anew. msg is copied; what the runner knows is filled in at each attempt, except
-// TopicID, which only a broker can tell.
+// Deliver takes msg for delivery to the chain of its topic without a broker. Each call is a delivery of its own, as
+// after a rebalance or a restart: attempts are counted anew. msg is copied; what the runner knows is filled in at each
+// attempt, except TopicID, which only a broker can tell.
 //
-// It is what package consumertest is made of, and serves tools that hand messages from elsewhere to their handlers. It does not
-// need Run, and may be called beside it, from any goroutine. The error is about a topic that is not in Config.Topics.
+// It is what package consumertest is made of, and serves tools that hand messages from elsewhere to their handlers. It
+// does not need Run, and may be called beside it, from any goroutine. The error is about a topic that is not in
+// Config.Topics.
 func (c *Consumer) Deliver(msg *Message) (*Delivery, error) {
 	t, ok := c.topics[msg.Topic]
 	if !ok {
@@ -29,8 +30,8 @@ func (c *Consumer) Deliver(msg *Message) (*Delivery, error) {
 	return &Delivery{topic: t, msg: *msg}, nil
 }
 
-// Delivery is one message on its way through the chain of its topic, attempt by attempt, as a partition's owner makes them. It
-// must not be used by two goroutines at once.
+// Delivery is one message on its way through the chain of its topic, attempt by attempt, as a partition's owner makes
+// them. It must not be used by two goroutines at once.
 type Delivery struct {
 	topic   *topic
 	msg     Message
@@ -41,20 +42,20 @@ type Delivery struct {
 type Attempt struct {
 	Message *Message // as the chain saw it and left it, with its Result
 
-	// Err is what the chain returned: nil if the message has taken effect, so that its offset may be committed. A panic is a
-	// *Panic.
+	// Err is what the chain returned: nil if the message has taken effect, so that its offset may be committed. A panic is
+	// a *Panic.
 	Err error
 
-	// Again says that another attempt follows, not before Delay has passed: the chain asked for it (RetryAfter, NotBefore), or OnFailure
-	// is KeepTrying. If it is false and Err is not nil, Run would end with a *StopError; or ctx was done, and the message
-	// stays uncommitted for the partition's next owner.
+	// Again says that another attempt follows, not before Delay has passed: the chain asked for it (RetryAfter,
+	// NotBefore), or OnFailure is KeepTrying. If it is false and Err is not nil, Run would end with a *StopError; or ctx
+	// was done, and the message stays uncommitted for the partition's next owner.
 	Again bool
 	Delay time.Duration
 }
 
-// Attempt makes the next attempt, as Run does: on a message of its own, with the facts filled in, with what the chain does to its
-// goroutine contained, under ctx with the message in it. It does not wait for the Delay of the attempt before. After an attempt
-// that has no other behind it the delivery is over.
+// Attempt makes the next attempt, as Run does: on a message of its own, with the facts filled in, with what the chain
+// does to its goroutine contained, under ctx with the message in it. It does not wait for the Delay of the attempt
+// before. After an attempt that has no other behind it the delivery is over.
 func (d *Delivery) Attempt(ctx context.Context) *Attempt {
 	a := &Attempt{Message: d.message()}
 	done := make(chan struct{})

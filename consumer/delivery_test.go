@@ -65,7 +65,8 @@ func TestValidators(t *testing.T) {
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	links, err := consumer.Compose(nop, []consumer.Middleware{linkOf(consumer.LinkTracing), linkOf(consumer.LinkRetry)})
-	if err != nil || len(links) != 3 || links[0].(*linked).link != consumer.LinkTracing || links[1].(*linked).link != consumer.LinkRetry {
+	if err != nil || len(links) != 3 || links[0].(*linked).link != consumer.LinkTracing ||
+		links[1].(*linked).link != consumer.LinkRetry {
 		t.Fatalf("links %v, %v", links, err)
 	}
 	if links[0].(*linked).Handler != links[1] {
@@ -92,7 +93,8 @@ func TestDeliverWithoutABroker(t *testing.T) {
 	if err := c.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if d, err := c.Deliver(&consumer.Message{Topic: "order"}); d != nil || err == nil || !strings.Contains(err.Error(), `"order"`) {
+	if d, err := c.Deliver(&consumer.Message{Topic: "order"}); d != nil || err == nil ||
+		!strings.Contains(err.Error(), `"order"`) {
 		t.Errorf("a topic that is not there: %v, %v", d, err)
 	}
 	d, err := c.Deliver(&consumer.Message{Topic: "orders", TopicID: consumer.TopicID{1}})
@@ -101,7 +103,8 @@ func TestDeliverWithoutABroker(t *testing.T) {
 	}
 	for i := 1; i <= 3; i++ {
 		a := d.Attempt(t.Context())
-		if a.Again != (i < 3) || (a.Err == nil) != (i == 3) || a.Message.Attempt != i || a.Message.TopicID != (consumer.TopicID{1}) {
+		if a.Again != (i < 3) || (a.Err == nil) != (i == 3) || a.Message.Attempt != i ||
+			a.Message.TopicID != (consumer.TopicID{1}) {
 			t.Errorf("attempt %d: %+v of %+v", i, a, a.Message)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package consumer runs message handlers as a member of a Kafka consumer group, and lets an offset move only when the messages
-// before it have taken effect.
+// Package consumer runs message handlers as a member of a Kafka consumer group, and lets an offset move only when the
+// messages before it have taken effect.
 //
 // A handler is a plain function. Together with middleware.Dedup and a store of package dedupstore it runs in a database
 // transaction that also records the event, so that a message that is delivered twice takes effect once:
@@ -25,9 +25,9 @@
 //	                                                 ▼
 //	             commit ◀── mark ◀── tracker: the end of the contiguous prefix of finished messages
 //
-// The pump reads and never waits for a handler. The queue decides which message may run next: in the order of the partition,
-// one at a time. A chain that returns nil has finished its message. An error leaves it open: RetryAfter says when to try
-// again; what to do with any other error is Topic.OnFailure's to say. A message is never skipped.
+// The pump reads and never waits for a handler. The queue decides which message may run next: in the order of the
+// partition, one at a time. A chain that returns nil has finished its message. An error leaves it open: RetryAfter says
+// when to try again; what to do with any other error is Topic.OnFailure's to say. A message is never skipped.
 //
 // # The life of a partition
 //
@@ -43,6 +43,6 @@
 //
 // # Two owners
 //
-// A member that stalls and its successor can hold the same partition for a while. No client can rule that out. Correctness rests
-// on the record in the database, never on who owns what.
+// A member that stalls and its successor can hold the same partition for a while. No client can rule that out.
+// Correctness rests on the record in the database, never on who owns what.
 package consumer

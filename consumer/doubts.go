@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A doubt is about settings that do not contradict each other, and that hardly anybody means together. The start logs it.
+// A doubt is about settings that do not contradict each other, and that hardly anybody means together. The start logs
+// it.
 type doubt struct {
 	topic string // "" for all
 	text  string
@@ -41,7 +42,8 @@ func (c *Consumer) doubts() (found []doubt) {
 	}
 	if c.cfg.DrainTimeout > longDrain {
 		add("", "Config.DrainTimeout is %v, so a stop may take as long: most platforms kill a process sooner (Kubernetes after terminationGracePeriodSeconds, 30 s by default), "+
-			"and what it had not finished is repeated; make it shorter, or give the process more time than that", c.cfg.DrainTimeout)
+			"and what it had not finished is repeated; make it shorter, or give the process more time than that",
+			c.cfg.DrainTimeout)
 	}
 	if !c.records() {
 		add("", "no chain has a Dedup: what handlers do is done again when messages are delivered again, after each crash and some rebalances; "+
@@ -108,6 +110,7 @@ func (c *Consumer) logDoubts(log *slog.Logger) {
 func (cl *claim) tellNoKey(offset int64) {
 	if cl.topic.noKeyTold.CompareAndSwap(false, true) {
 		cl.run.log.Warn("einmal: a message has no key, and Topic.Order is KeyOrder: messages without a key are handled in any order; "+
-			"let the producer set keys, or use PartitionOrder (or Unordered, if any order will do)", cl.attrs(slog.Int64(attrOffset, offset))...)
+			"let the producer set keys, or use PartitionOrder (or Unordered, if any order will do)",
+			cl.attrs(slog.Int64(attrOffset, offset))...)
 	}
 }

@@ -48,31 +48,38 @@ func TestDoubtfulSettings(t *testing.T) {
 		says  []string
 	}{
 		"the defaults": {topic: consumer.Topic{Handler: dedup(store)}},
-		"a Dedup in a branch": {topic: consumer.Topic{Handler: middleware.Route(middleware.ByHeader("type"), map[string]consumer.Handler{
-			"a": dedup(store),
-		}, &middleware.RouteConfig{Default: dedup(store)})}},
+		"a Dedup in a branch": {topic: consumer.Topic{Handler: middleware.Route(middleware.ByHeader("type"),
+			map[string]consumer.Handler{
+				"a": dedup(store),
+			}, &middleware.RouteConfig{Default: dedup(store)})}},
 		"a Dedup in another topic": {topic: consumer.Topic{Handler: nop}, edit: func(c *consumer.Config) {
 			other := b.Topic(t, 1)
 			c.Topics[other] = consumer.Topic{Handler: dedup(store)}
 		}},
 		"a handler that says that it may be repeated": {topic: consumer.Topic{Handler: repeatable{nop}}},
-		"no Dedup":                    {topic: consumer.Topic{Handler: nop}, says: []string{"no chain has a Dedup"}},
-		"Timeout in DrainTimeout":     {topic: consumer.Topic{Handler: dedup(store), Middleware: within(8 * time.Second)}},
-		"Timeout beyond DrainTimeout": {topic: consumer.Topic{Handler: dedup(store), Middleware: within(9 * time.Second)}, says: []string{"middleware.Timeout is 9s, but Config.DrainTimeout is 8s"}},
+		"no Dedup":                {topic: consumer.Topic{Handler: nop}, says: []string{"no chain has a Dedup"}},
+		"Timeout in DrainTimeout": {topic: consumer.Topic{Handler: dedup(store), Middleware: within(8 * time.Second)}},
+		"Timeout beyond DrainTimeout": {topic: consumer.Topic{Handler: dedup(store), Middleware: within(9 * time.Second)},
+			says: []string{"middleware.Timeout is 9s, but Config.DrainTimeout is 8s"}},
 		"both": {
 			topic: long, edit: func(c *consumer.Config) { c.DrainTimeout = 30 * time.Second },
 			says: []string{"no chain has a Dedup", "middleware.Timeout is 1m0s, but Config.DrainTimeout is 30s"},
 		},
-		"a drain of a minute":   {topic: consumer.Topic{Handler: dedup(store)}, edit: func(c *consumer.Config) { c.DrainTimeout = time.Minute }},
-		"a drain of 10 minutes": {topic: consumer.Topic{Handler: dedup(store)}, edit: func(c *consumer.Config) { c.DrainTimeout = 10 * time.Minute }, says: []string{"Config.DrainTimeout is 10m0s"}},
+		"a drain of a minute": {topic: consumer.Topic{Handler: dedup(store)},
+			edit: func(c *consumer.Config) { c.DrainTimeout = time.Minute }},
+		"a drain of 10 minutes": {topic: consumer.Topic{Handler: dedup(store)},
+			edit: func(c *consumer.Config) { c.DrainTimeout = 10 * time.Minute },
+			says: []string{"Config.DrainTimeout is 10m0s"}},
 		"ProcessingLimit up to IdleTimeout": {
 			topic: consumer.Topic{Handler: dedup(store), ProcessingLimit: time.Minute},
 		},
 		"ProcessingLimit beyond IdleTimeout": {
-			topic: consumer.Topic{Handler: dedup(store), ProcessingLimit: 2 * time.Minute}, says: []string{"Topic.ProcessingLimit is 2m0s, but the store's IdleTimeout is 1m0s"},
+			topic: consumer.Topic{Handler: dedup(store), ProcessingLimit: 2 * time.Minute},
+			says:  []string{"Topic.ProcessingLimit is 2m0s, but the store's IdleTimeout is 1m0s"},
 		},
-		"no ProcessingLimit":        {topic: consumer.Topic{Handler: dedup(store), ProcessingLimit: -1}},
-		"a store without the limit": {topic: consumer.Topic{Handler: dedup(idleStore{memstore.New(), 0}), ProcessingLimit: 2 * time.Minute}},
+		"no ProcessingLimit": {topic: consumer.Topic{Handler: dedup(store), ProcessingLimit: -1}},
+		"a store without the limit": {topic: consumer.Topic{Handler: dedup(idleStore{memstore.New(), 0}),
+			ProcessingLimit: 2 * time.Minute}},
 		"beyond the shorter IdleTimeout of two": {
 			topic: consumer.Topic{Handler: middleware.Sequence(
 				middleware.Step{Name: "a", Handler: dedup(idleStore{memstore.New(), 9 * time.Minute})},
@@ -83,25 +90,29 @@ func TestDoubtfulSettings(t *testing.T) {
 			says: []string{"Topic.ProcessingLimit is 6m0s, but the store's IdleTimeout is 5m0s"},
 		},
 		"Timeout beyond IdleTimeout": {
-			topic: consumer.Topic{Handler: dedup(idleStore{memstore.New(), 5 * time.Second}), Middleware: within(6 * time.Second)},
-			says:  []string{"middleware.Timeout is 6s, but the store's IdleTimeout is 5s"},
+			topic: consumer.Topic{Handler: dedup(idleStore{memstore.New(), 5 * time.Second}),
+				Middleware: within(6 * time.Second)},
+			says: []string{"middleware.Timeout is 6s, but the store's IdleTimeout is 5s"},
 		},
-		"KeyOrder":          {topic: consumer.Topic{Handler: dedup(store), Order: consumer.KeyOrder}, key: "k"},
-		"KeyOrder, no keys": {topic: consumer.Topic{Handler: dedup(store), Order: consumer.KeyOrder}, says: []string{"a message has no key, and Topic.Order is KeyOrder"}},
+		"KeyOrder": {topic: consumer.Topic{Handler: dedup(store), Order: consumer.KeyOrder}, key: "k"},
+		"KeyOrder, no keys": {topic: consumer.Topic{Handler: dedup(store), Order: consumer.KeyOrder},
+			says: []string{"a message has no key, and Topic.Order is KeyOrder"}},
 		"Unordered, no key": {topic: consumer.Topic{Handler: dedup(store), Order: consumer.Unordered}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topic := b.Topic(t, 1)
 			for range 3 {
-				rec := &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder("v"), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte("e")}}}
+				rec := &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder("v"),
+					Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte("e")}}}
 				if c.key != "" {
 					rec.Key = sarama.StringEncoder(c.key)
 				}
 				b.Produce(t, rec)
 			}
 			var log journal
-			cfg := consumer.Config{Brokers: b.Addrs, Group: serverstest.Group(t), Logger: log.logger(), Topics: map[string]consumer.Topic{topic: c.topic}}
+			cfg := consumer.Config{Brokers: b.Addrs, Group: serverstest.Group(t), Logger: log.logger(),
+				Topics: map[string]consumer.Topic{topic: c.topic}}
 			if c.edit != nil {
 				c.edit(&cfg)
 			}
@@ -147,7 +158,8 @@ func TestTimeoutBeyondTheProcessingLimit(t *testing.T) {
 			Name: "a", Middleware: []consumer.Middleware{middleware.Timeout(c.timeout)}, Handler: nop,
 		}), ProcessingLimit: c.limit}
 		_, err := consumer.New(cfg)
-		if found := configErrors(t, err); c.says == "" && err != nil || c.says != "" && (len(found) != 1 || !strings.HasPrefix(found[0].Problem, c.says)) {
+		if found := configErrors(t, err); c.says == "" && err != nil || c.says != "" &&
+			(len(found) != 1 || !strings.HasPrefix(found[0].Problem, c.says)) {
 			t.Errorf("%v of %v: %v, want %q", c.timeout, c.limit, err, c.says)
 		}
 	}

@@ -13,9 +13,10 @@ const cancelGrace = time.Second
 // errDrainOver is the cause with which the handlers of a claim are cancelled.
 var errDrainOver = errors.New("einmal: the time to drain is over: the partition goes to another owner, or the process stops")
 
-// end lets go of the partition: no message starts any more; what runs may finish within the budget, then is cancelled and rolls
-// back; what finished is marked; then the claim is fenced. The order matters: fencing first would throw away finished work,
-// marking what has not finished would lose it. end returns when nothing of the claim runs, or when handlers ignore their context.
+// end lets go of the partition: no message starts any more; what runs may finish within the budget, then is cancelled
+// and rolls back; what finished is marked; then the claim is fenced. The order matters: fencing first would throw away
+// finished work, marking what has not finished would lose it. end returns when nothing of the claim runs, or when
+// handlers ignore their context.
 func (cl *claim) end(budget time.Duration) {
 	cl.stop()
 	defer cl.cancel(errDrainOver)
@@ -30,8 +31,8 @@ func (cl *claim) end(budget time.Duration) {
 	cl.fence()
 }
 
-// drained waits for what runs, and reports whether it has finished. A claim that knows of its revocation since a while has less
-// time left; Abort ends the wait.
+// drained waits for what runs, and reports whether it has finished. A claim that knows of its revocation since a while
+// has less time left; Abort ends the wait.
 func (cl *claim) drained(budget time.Duration) bool {
 	cl.mu.Lock()
 	if !cl.revoked.IsZero() {
@@ -69,7 +70,8 @@ func (cl *claim) fence() {
 	cl.report()
 }
 
-// stop ends the start of messages. It is called at the end of the claim, and before it when the Consumer begins to drain.
+// stop ends the start of messages. It is called at the end of the claim, and before it when the Consumer begins to
+// drain.
 func (cl *claim) stop() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

@@ -14,7 +14,8 @@ func (w *workers) places() int {
 	return w.free
 }
 
-// What is fetched after the news that a partition goes takes no worker's place, and nor does what was parked or waited for one.
+// What is fetched after the news that a partition goes takes no worker's place, and nor does what was parked or waited
+// for one.
 func TestNothingStartsAfterTheStop(t *testing.T) {
 	t.Parallel()
 	cl, _ := testClaim(Unordered, func(context.Context, *Message) error {
@@ -104,7 +105,8 @@ func TestAttemptThatWasCutIsNoFailure(t *testing.T) {
 		if f := tp.judge(ended, 0, history{}, errors.New("cut short")); f != nil {
 			t.Errorf("OnFailure %v: %+v", onFailure, f)
 		}
-		if f := tp.judge(t.Context(), 0, history{}, errors.New("failed")); f == nil || f.Attempts != 1 || f.RetryAt.IsZero() != (onFailure == Stop) {
+		if f := tp.judge(t.Context(), 0, history{}, errors.New("failed")); f == nil || f.Attempts != 1 ||
+			f.RetryAt.IsZero() != (onFailure == Stop) {
 			t.Errorf("OnFailure %v, a failure: %+v", onFailure, f)
 		}
 	}

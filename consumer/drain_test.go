@@ -13,7 +13,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// blocking is a handler that reports each start and waits until it is let go, or, if it obeys, until its context is done.
+// blocking is a handler that reports each start and waits until it is let go, or, if it obeys, until its context is
+// done.
 type blocking struct {
 	seen
 	started chan *consumer.Message
@@ -118,19 +119,20 @@ func TestHandlerContext(t *testing.T) {
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "value"))
 	result := make(chan error, 1)
-	err := consumer.Run(ctx, config(b, group, topic, consumer.HandlerFunc(func(hctx context.Context, msg *consumer.Message) error {
-		cancel()
-		from, ok := consumer.MessageFrom(hctx)
-		switch {
-		case !ok || from != msg:
-			result <- errors.New("MessageFrom returns another message")
-		case hctx.Value(key{}) != "value":
-			result <- errors.New("the values of Run's context are missing")
-		default:
-			result <- hctx.Err()
-		}
-		return nil
-	})))
+	err := consumer.Run(ctx, config(b, group, topic,
+		consumer.HandlerFunc(func(hctx context.Context, msg *consumer.Message) error {
+			cancel()
+			from, ok := consumer.MessageFrom(hctx)
+			switch {
+			case !ok || from != msg:
+				result <- errors.New("MessageFrom returns another message")
+			case hctx.Value(key{}) != "value":
+				result <- errors.New("the values of Run's context are missing")
+			default:
+				result <- hctx.Err()
+			}
+			return nil
+		})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +146,8 @@ func short(c *sarama.Config) {
 	c.Consumer.Group.Heartbeat.Interval = 100 * time.Millisecond
 }
 
-// When another member joins, what is in work finishes and is committed before the partition is let go: nothing is handled
-// twice, nothing is lost.
+// When another member joins, what is in work finishes and is committed before the partition is let go: nothing is
+// handled twice, nothing is lost.
 func TestRebalanceDrains(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {

@@ -64,7 +64,8 @@ func TestStuckHandlerOutlivesItsClaim(t *testing.T) {
 			t.Errorf("Run returned %v", first.err)
 		}
 	case <-time.After(time.Minute):
-		t.Errorf("Run goes on although a handler has not returned for a minute, limit 3 s + 3 s; ready %v %+v", first.Ready(), first.Status())
+		t.Errorf("Run goes on although a handler has not returned for a minute, limit 3 s + 3 s; ready %v %+v", first.Ready(),
+			first.Status())
 	}
 }
 
@@ -177,7 +178,10 @@ func TestPausedPartitionComesBack(t *testing.T) {
 				return len(p) == 2 && p[0].Paused && p[1].Paused
 			})
 			second := start(t, cfg)
-			eventually(t, "shared", func() bool { return len(first.Status().Partitions) == 1 && len(second.Status().Partitions) == 1 })
+			eventually(t, "shared", func() bool {
+				return len(first.Status().Partitions) == 1 &&
+					len(second.Status().Partitions) == 1
+			})
 			eventually(t, "paused again", func() bool {
 				a, b := first.Status().Partitions, second.Status().Partitions
 				return len(a) == 1 && len(b) == 1 && a[0].Paused && b[0].Paused
@@ -278,7 +282,8 @@ func TestUnreadablePartitionIsNotReady(t *testing.T) {
 		return res, nil, true
 	})
 	b.Produce(t, records(topic, 1, 3)...)
-	eventually(t, "the probe sees it", func() bool { return !m.Ready() && strings.Contains(m.Status().NotReady, "cannot be read") })
+	eventually(t, "the probe sees it",
+		func() bool { return !m.Ready() && strings.Contains(m.Status().NotReady, "cannot be read") })
 	if p := m.Status().Partitions[0]; p.FetchError == nil || p.Unread.IsZero() {
 		t.Errorf("status: %+v", p)
 	}

@@ -31,8 +31,9 @@ func effectNames(consumer string, links []Handler) []string {
 	return names
 }
 
-// validateEffectNames refuses two topics that record under one name, unless they say that their events are the same. Each of two
-// different events with equal ids would be taken for a repetition of the other, and one of them would have no effect.
+// validateEffectNames refuses two topics that record under one name, unless they say that their events are the same.
+// Each of two different events with equal ids would be taken for a repetition of the other, and one of them would have
+// no effect.
 func validateEffectNames(p *problems, topics map[string]*topic) {
 	first := map[string]*topic{}
 	for _, name := range slices.Sorted(maps.Keys(topics)) {

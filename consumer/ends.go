@@ -10,19 +10,21 @@ import (
 	"github.com/einmal-go/einmal/internal/topicwindow"
 )
 
-// places are offsets by topic and partition.
-type places map[string]map[int32]int64
+// partitionOffsets are offsets by topic and partition.
+type partitionOffsets map[string]map[int32]int64
 
-func (p places) set(topic string, partition int32, offset int64) {
+func (p partitionOffsets) set(topic string, partition int32, offset int64) {
 	if p[topic] == nil {
 		p[topic] = map[int32]int64{}
 	}
 	p[topic][partition] = offset
 }
 
-// listOffsets asks for the newest offset of each partition, in one request for each leader. A partition that no leader tells about is absent.
-// The isolation decides what that is: the last stable one, behind which transactions are open, or the high watermark.
-func listOffsets(client sarama.Client, partitions map[string][]int32, isolation sarama.IsolationLevel) places {
+// listOffsets asks for the newest offset of each partition, in one request for each leader. A partition that no leader
+// tells about is absent. The isolation decides what that is: the last stable one, behind which transactions are open,
+// or the high watermark.
+func listOffsets(client sarama.Client, partitions map[string][]int32,
+	isolation sarama.IsolationLevel) partitionOffsets {
 	requests := map[*sarama.Broker]*sarama.OffsetRequest{}
 	for topic, ps := range partitions {
 		for _, p := range ps {
@@ -37,7 +39,7 @@ func listOffsets(client sarama.Client, partitions map[string][]int32, isolation 
 			requests[leader].AddBlock(topic, p, sarama.OffsetNewest, 1)
 		}
 	}
-	found := places{}
+	found := partitionOffsets{}
 	for leader, req := range requests {
 		res, err := leader.GetAvailableOffsets(req)
 		if err != nil {
@@ -55,8 +57,8 @@ func listOffsets(client sarama.Client, partitions map[string][]int32, isolation 
 	return found
 }
 
-// stableEnd returns the offset behind all messages of a partition that can be read now: with ReadCommitted what belongs to an open
-// transaction is still to come.
+// stableEnd returns the offset behind all messages of a partition that can be read now: with ReadCommitted what belongs
+// to an open transaction is still to come.
 func (g *groupClient) stableEnd(topic string, partition int32) (int64, error) {
 	if g.Config().Consumer.IsolationLevel != sarama.ReadCommitted {
 		return g.GetOffset(topic, partition, sarama.OffsetNewest)
@@ -82,14 +84,14 @@ const (
 	endsPoll = 3 * time.Second
 	// endsTimeout bounds the look at one of them.
 	endsTimeout = 2 * time.Second
-	// transactionTold is how long a transaction may hold a partition back before the log tells: the time-out that producers give
-	// theirs by default (transaction.timeout.ms).
+	// transactionTold is how long a transaction may hold a partition back before the log tells: the time-out that
+	// producers give theirs by default (transaction.timeout.ms).
 	transactionTold = time.Minute
 )
 
-// watchEnds looks behind the last message of each partition that has nothing to do, until ctx is done. sarama reads over markers of
-// transactions without telling: a position that stays before them would be a lag that never ends, and a partition that waits for the
-// end of a transaction would look like one that has no messages.
+// watchEnds looks behind the last message of each partition that has nothing to do, until ctx is done. sarama reads
+// over markers of transactions without telling: a position that stays before them would be a lag that never ends, and a
+// partition that waits for the end of a transaction would look like one that has no messages.
 func (s *session) watchEnds(ctx context.Context) {
 	for pause(ctx, jitter(endsPoll)) {
 		idle, partitions := s.idleClaims()
@@ -114,8 +116,8 @@ func (s *session) watchEnds(ctx context.Context) {
 	}
 }
 
-// learnEnds asks for the ends of the partitions of which fetches do not tell: those that are paused, and those of which nothing was fetched
-// yet, or nothing any more. It is one request for each broker.
+// learnEnds asks for the ends of the partitions of which fetches do not tell: those that are paused, and those of which
+// nothing was fetched yet, or nothing any more. It is one request for each broker.
 func (s *session) learnEnds() {
 	asked, partitions := []*claim{}, map[string][]int32{}
 	for _, cl := range s.allClaims() {
@@ -137,7 +139,8 @@ func (s *session) learnEnds() {
 func (cl *claim) needsEnd() bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	needs := cl.pausedBy != "" || cl.source.HighWaterMarkOffset() == 0 || cl.fetchErr != nil && time.Since(cl.fetchErrAt) < fetchErrFresh
+	needs := cl.pausedBy != "" || cl.userPause != nil || cl.source.HighWaterMarkOffset() == 0 || cl.fetchErr != nil &&
+		time.Since(cl.fetchErrAt) < fetchErrFresh
 	cl.endLost = cl.endLost && needs
 	return needs
 }
@@ -161,11 +164,11 @@ func (cl *claim) idlePosition() (position int64, ok bool) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	position = cl.position()
-	return position, position >= 0 && cl.held == 0 && !cl.stopped
+	return position, position >= 0 && cl.held == 0 && cl.begins()
 }
 
-// position is the offset behind all that has finished, from the start of the partition's log or of the claim on; -1 while it is not
-// known. It is called under the lock.
+// position is the offset behind all that has finished, from the start of the partition's log or of the claim on; -1
+// while it is not known. It is called under the lock.
 func (cl *claim) position() int64 {
 	if next, ok := cl.tracker.Committable(); ok {
 		return next
@@ -184,7 +187,8 @@ func (cl *claim) passMarkers(ctx context.Context, client sarama.Client, end int6
 	}
 	ctx, cancel := context.WithTimeout(ctx, endsTimeout)
 	defer cancel()
-	at, err := topicwindow.NextRecord(ctx, client, cl.topic.name, topicwindow.Range{Partition: cl.partition, From: position, To: end})
+	at, err := topicwindow.NextRecord(ctx, client, cl.topic.name,
+		topicwindow.Range{Partition: cl.partition, From: position, To: end})
 	if err != nil && at == position {
 		return // looked at again soon; what cannot be read is told by the fetches
 	}
@@ -199,7 +203,8 @@ func (cl *claim) passMarkers(ctx context.Context, client sarama.Client, end int6
 func (cl *claim) heldBack(readable, newest int64) {
 	cl.mu.Lock()
 	t := &cl.transaction
-	if waits := newest > readable && cl.held == 0 && cl.position() >= readable; !waits || t.since.IsZero() || readable != t.at {
+	if waits := newest > readable && cl.held == 0 && cl.position() >= readable; !waits || t.since.IsZero() ||
+		readable != t.at {
 		*t = openTransaction{at: readable}
 		if waits {
 			t.since = time.Now()

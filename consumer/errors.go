@@ -8,8 +8,8 @@ import (
 	"github.com/einmal-go/einmal/internal/errtype"
 )
 
-// Permanent marks err as one that no further attempt will cure. Retry gives up at once and a dead-letter middleware takes the
-// message; without either, the topic's OnFailure applies. Permanent(nil) is nil.
+// Permanent marks err as one that no further attempt will cure. Retry gives up at once and a dead-letter middleware
+// takes the message; without either, the topic's OnFailure applies. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -22,12 +22,12 @@ type permanent struct{ err error }
 func (e *permanent) Error() string { return e.err.Error() }
 func (e *permanent) Unwrap() error { return e.err }
 
-// RetryAfter asks for another attempt, not before d has passed. The runner parks the message (and what must stay behind it in
-// order); nobody waits in a goroutine. It is not a failure: OnFailure does not see it. RetryAfter(d, nil) is nil.
+// RetryAfter asks for another attempt, not before d has passed. The runner parks the message (and what must stay behind
+// it in order); nobody waits in a goroutine. It is not a failure: OnFailure does not see it. RetryAfter(d, nil) is nil.
 //
-// A delay of less than 10 ms, zero and negative ones included, is 10 ms, so that no message is attempted in a loop; one of more than an
-// hour is an hour, so that one in a wrong unit does not keep a partition waiting for years: whoever wants to wait longer asks again.
-// Status tells until when a message waits (Failing.RetryAt).
+// A delay of less than 10 ms, zero and negative ones included, is 10 ms, so that no message is attempted in a loop; one
+// of more than an hour is an hour, so that one in a wrong unit does not keep a partition waiting for years: whoever
+// wants to wait longer asks again. Status tells until when a message waits (Failing.RetryAt).
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -43,10 +43,10 @@ type retryAfter struct {
 func (e *retryAfter) Error() string { return e.err.Error() }
 func (e *retryAfter) Unwrap() error { return e.err }
 
-// NotBefore says that a message is not due before t: the runner parks it until then (and what must stay behind it in order), as for
-// RetryAfter. But nothing has failed: the attempt does not count, Status shows the message as parked and not as failing, and a partition
-// whose oldest message is not due does not make Ready false. A link that says so stands outside of Retry and must look at the
-// message alone, for the message may come again at any time.
+// NotBefore says that a message is not due before t: the runner parks it until then (and what must stay behind it in
+// order), as for RetryAfter. But nothing has failed: the attempt does not count, Status shows the message as parked and
+// not as failing, and a partition whose oldest message is not due does not make Ready false. A link that says so stands
+// outside of Retry and must look at the message alone, for the message may come again at any time.
 func NotBefore(t time.Time) error { return &notBefore{t} }
 
 type notBefore struct{ at time.Time }
@@ -106,8 +106,8 @@ func (e *Panic) Unwrap() error {
 	return err
 }
 
-// IsPermanent reports whether err asks for no further attempt. Where Permanent, RetryAfter, NotBefore and GaveUp are nested, the
-// outermost decides.
+// IsPermanent reports whether err asks for no further attempt. Where Permanent, RetryAfter, NotBefore and GaveUp are
+// nested, the outermost decides.
 func IsPermanent(err error) bool {
 	_, ok := control(err).(*permanent) //nolint:errorlint // control has looked through what wraps it
 	return ok

@@ -9,11 +9,12 @@ import (
 // maxErrorText is the length of the text of an error in a line of the log, in bytes.
 const maxErrorText = redact.MaxError
 
-// ErrorText returns the text of err as it may be shown: at most limit bytes, as Config.ErrorText makes it. By default what looks like a
-// secret is masked (a password in a URL or after its name, a token, a cookie), and so is what stands in the message itself: its key, its
-// value, its headers' values, whatever 12 bytes in a row the text repeats of one of them, and what it quotes of them, as PostgreSQL quotes a
-// value that it refuses. What it cannot know is a shorter piece of the message that the text repeats without quotes. Only the first
-// 4 times limit bytes of the text are looked at. It is "" for a nil err; m may be nil.
+// ErrorText returns the text of err as it may be shown: at most limit bytes, as Config.ErrorText makes it. By default
+// what looks like a secret is masked (a password in a URL or after its name, a token, a cookie), and so is what stands
+// in the message itself: its key, its value, its headers' values, whatever 12 bytes in a row the text repeats of one of
+// them, and what it quotes of them, as PostgreSQL quotes a value that it refuses. What it cannot know is a shorter
+// piece of the message that the text repeats without quotes. Only the first 4 times limit bytes of the text are looked
+// at. It is "" for a nil err; m may be nil.
 func (m *Message) ErrorText(err error, limit int) string {
 	if err == nil {
 		return ""

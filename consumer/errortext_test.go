@@ -64,7 +64,8 @@ func TestErrorsThatRepeatTheMessage(t *testing.T) {
 					t.Errorf("%s has %d bytes: %.500s", where, len(text), text)
 				}
 			}
-			if !strings.Contains(log.String(), "OnFailure is Stop") || own == nil && !strings.Contains(err.Error(), "cannot charge ***") {
+			if !strings.Contains(log.String(), "OnFailure is Stop") || own == nil &&
+				!strings.Contains(err.Error(), "cannot charge ***") {
 				t.Errorf("%v\n%s", err, log.String())
 			}
 		})

@@ -21,7 +21,8 @@ const DefaultEventIDHeader = "event-id"
 // ErrNoEventID is wrapped by the error for a message in which the id of its event is missing, empty or unreadable.
 var ErrNoEventID = errtype.New("no_event_id", "no event id")
 
-// eventIDMistake is the error of a function for Topic.EventID that was made of arguments which cannot be meant. New finds it.
+// eventIDMistake is the error of a function for Topic.EventID that was made of arguments which cannot be meant. New
+// finds it.
 type eventIDMistake string
 
 func (e eventIDMistake) Error() string { return string(e) }
@@ -30,7 +31,8 @@ func (e eventIDMistake) Error() string { return string(e) }
 var probe = &Message{}
 
 // ours are the names of the functions that can tell a mistake. Those of users are not called without a message.
-var ours = regexp.MustCompile(`^` + regexp.QuoteMeta(reflect.TypeFor[Message]().PkgPath()) + `\.(mistaken|CompositeID)\.func`)
+var ours = regexp.MustCompile(`^` + regexp.QuoteMeta(reflect.TypeFor[Message]().PkgPath()) +
+	`\.(mistaken|CompositeID)\.func`)
 
 // mistaken returns a function for Topic.EventID that fails with a mistake. It keeps its name where it is not inlined.
 //
@@ -54,18 +56,19 @@ func eventIDMistakes(eventID func(*Message) (string, error)) (mistakes []error) 
 	return mistakes
 }
 
-// HeaderID returns a function for Topic.EventID that takes the id from the header with that name, the last one if the header
-// is repeated. Names of headers are case-sensitive in Kafka. A header that is missing or empty is an error that wraps
-// ErrNoEventID.
+// HeaderID returns a function for Topic.EventID that takes the id from the header with that name, the last one if the
+// header is repeated. Names of headers are case-sensitive in Kafka. A header that is missing or empty is an error that
+// wraps ErrNoEventID.
 //
-// The id is taken as it stands; whether it can be recorded is checked when it is: see dedupstore.Key. It must be unique among all
-// events of the topic. Where several producers number their events each for itself, join it with what names the producer:
-// see CompositeID.
+// The id is taken as it stands; whether it can be recorded is checked when it is: see dedupstore.Key. It must be unique
+// among all events of the topic. Where several producers number their events each for itself, join it with what names
+// the producer: see CompositeID.
 func HeaderID(name string) func(*Message) (string, error) {
 	if name == "" {
 		return mistaken("HeaderID has no name: pass that of the header")
 	}
-	missing := fmt.Errorf("%w: header %q is missing: let the producer set it, or set Topic.EventID to where the id stands", ErrNoEventID, name)
+	missing := fmt.Errorf("%w: header %q is missing: let the producer set it, or set Topic.EventID to where the id stands",
+		ErrNoEventID, name)
 	empty := fmt.Errorf("%w: header %q is empty: let the producer give every event an id of its own", ErrNoEventID, name)
 	return func(msg *Message) (string, error) {
 		value, ok := msg.Header(name)
@@ -89,13 +92,13 @@ func otherCase(msg *Message, name string, missing error) error {
 	return missing
 }
 
-// CompositeID returns a function for Topic.EventID that joins what its parts return, such as the name of the source and a number
-// that is unique within it:
+// CompositeID returns a function for Topic.EventID that joins what its parts return, such as the name of the source and
+// a number that is unique within it:
 //
 //	EventID: consumer.CompositeID(consumer.HeaderID("source"), consumer.HeaderID("event-id"))
 //
-// Different parts never make the same id, whatever is in them: they are joined by blanks, and a blank or a percent sign within
-// one is written %20 or %25. An error of a part is the error of all.
+// Different parts never make the same id, whatever is in them: they are joined by blanks, and a blank or a percent sign
+// within one is written %20 or %25. An error of a part is the error of all.
 //
 //go:noinline
 func CompositeID(parts ...func(*Message) (string, error)) func(*Message) (string, error) {
@@ -143,19 +146,20 @@ func composite(parts ...string) string {
 	return b.String()
 }
 
-// UniqueKeyID is a function for Topic.EventID that takes the record's key for the id. It is for topics whose key is the event's
-// own, another one for each event. It is wrong where the key names an entity, such as a customer or an order, of which
-// there are several events: all but the first would be taken for redeliveries of it, and lost.
+// UniqueKeyID is a function for Topic.EventID that takes the record's key for the id. It is for topics whose key is the
+// event's own, another one for each event. It is wrong where the key names an entity, such as a customer or an order,
+// of which there are several events: all but the first would be taken for redeliveries of it, and lost.
 //
-// A key that is text is taken as it stands; any other, and one that begins like these, becomes \x and its bytes in hex. A key that
-// is missing or empty is an error that wraps ErrNoEventID.
+// A key that is text is taken as it stands; any other, and one that begins like these, becomes \x and its bytes in hex.
+// A key that is missing or empty is an error that wraps ErrNoEventID.
 func UniqueKeyID(msg *Message) (string, error) {
 	const binary = `\x`
 	switch key := string(msg.Key); {
 	case msg.Key == nil:
 		return "", fmt.Errorf("%w: the record has no key: let the producer set it, or set Topic.EventID to where the id stands", ErrNoEventID)
 	case key == "":
-		return "", fmt.Errorf("%w: the record's key is empty: let the producer give every event a key of its own", ErrNoEventID)
+		return "", fmt.Errorf("%w: the record's key is empty: let the producer give every event a key of its own",
+			ErrNoEventID)
 	case strings.HasPrefix(key, binary), strings.Contains(key, "\x00"), !utf8.ValidString(key):
 		return binary + hex.EncodeToString(msg.Key), nil
 	default:
@@ -163,10 +167,10 @@ func UniqueKeyID(msg *Message) (string, error) {
 	}
 }
 
-// OffsetID is a function for Topic.EventID that takes the record's place for the id: the topic's id, the partition and the
-// offset. It needs nothing from the producer, and a topic that is deleted and created again begins anew. What it cannot do: an
-// event that the producer sends twice has two places, and takes effect twice; and a copy of the topic, a mirror or a retry topic,
-// has other places than the original.
+// OffsetID is a function for Topic.EventID that takes the record's place for the id: the topic's id, the partition and
+// the offset. It needs nothing from the producer, and a topic that is deleted and created again begins anew. What it
+// cannot do: an event that the producer sends twice has two places, and takes effect twice; and a copy of the topic, a
+// mirror or a retry topic, has other places than the original.
 //
 // A broker before Kafka 2.8 tells no topic's id: that is an error that wraps ErrNoEventID.
 func OffsetID(msg *Message) (string, error) {

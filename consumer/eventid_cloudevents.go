@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// CloudEventID is a function for Topic.EventID that takes the id from a CloudEvent, of the Kafka protocol binding 1.0: in binary
-// mode from the headers ce_source and ce_id, in structured mode, which the content type application/cloudevents+json announces,
-// from the fields source and id of the value. Both are part of the id, joined as by CompositeID: CloudEvents promises only that
-// they are unique together. The same event has the same id in both modes.
+// CloudEventID is a function for Topic.EventID that takes the id from a CloudEvent, of the Kafka protocol binding 1.0:
+// in binary mode from the headers ce_source and ce_id, in structured mode, which the content type
+// application/cloudevents+json announces, from the fields source and id of the value. Both are part of the id, joined
+// as by CompositeID: CloudEvents promises only that they are unique together. The same event has the same id in both
+// modes.
 //
-// An attribute that is missing or empty, a value that is not JSON, a batch, and a format other than JSON are errors that wrap
-// ErrNoEventID.
+// An attribute that is missing or empty, a value that is not JSON, a batch, and a format other than JSON are errors
+// that wrap ErrNoEventID.
 func CloudEventID(msg *Message) (string, error) {
 	var source, id string
 	var err error

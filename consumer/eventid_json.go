@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// JSONID returns a function for Topic.EventID that takes the id from a field of the value, which is a JSON object: JSONID("id"),
-// or JSONID("meta", "id") for the field id of the object meta. Names are case-sensitive.
+// JSONID returns a function for Topic.EventID that takes the id from a field of the value, which is a JSON object:
+// JSONID("id"), or JSONID("meta", "id") for the field id of the object meta. Names are case-sensitive.
 //
-// The field is a string or an integer. Anything that leaves doubt is an error that wraps ErrNoEventID: a field that is missing,
-// null, empty, twice there or of another type, a string that is not Unicode, a value that is not JSON, a tombstone. Errors do
-// not show the value.
+// The field is a string or an integer. Anything that leaves doubt is an error that wraps ErrNoEventID: a field that is
+// missing, null, empty, twice there or of another type, a string that is not Unicode, a value that is not JSON, a
+// tombstone. Errors do not show the value.
 //
 // The whole value is read for it, and once more by the handler.
 func JSONID(path ...string) func(*Message) (string, error) {
@@ -118,8 +118,8 @@ func eachField(object []byte, show func(name string, value json.RawMessage) erro
 	return nil
 }
 
-// jsonString decodes a string that is not empty. encoding/json makes the replacement character of whatever is not Unicode, so
-// that different ids would become the same.
+// jsonString decodes a string that is not empty. encoding/json makes the replacement character of whatever is not
+// Unicode, so that different ids would become the same.
 func jsonString(value json.RawMessage) (s string, err error) {
 	switch {
 	case value[0] != '"':
@@ -134,7 +134,8 @@ func jsonString(value json.RawMessage) (s string, err error) {
 	return s, nil
 }
 
-// integer reports whether a JSON value is a number without a fraction and an exponent, which there are several ways to write.
+// integer reports whether a JSON value is a number without a fraction and an exponent, which there are several ways to
+// write.
 func integer(value json.RawMessage) bool {
 	digits := bytes.TrimPrefix(value, []byte("-"))
 	return len(digits) > 0 && !bytes.ContainsFunc(digits, func(r rune) bool { return r < '0' || r > '9' })

@@ -23,7 +23,8 @@ func wantID(t *testing.T, name string, f eventID, msg *consumer.Message, want, p
 	switch {
 	case id != want, (err == nil) != (problem == ""):
 		t.Errorf("%s: %q, %v, want %q, problem %q", name, id, err, want, problem)
-	case err != nil && (!errors.Is(err, consumer.ErrNoEventID) || !strings.Contains(err.Error(), problem) || strings.Contains(err.Error(), "s3cret")):
+	case err != nil && (!errors.Is(err, consumer.ErrNoEventID) || !strings.Contains(err.Error(), problem) ||
+		strings.Contains(err.Error(), "s3cret")):
 		t.Errorf("%s: %v, want one that wraps ErrNoEventID, says %q and shows nothing", name, err, problem)
 	}
 }
@@ -67,7 +68,8 @@ func TestJSONID(t *testing.T) {
 		{"\ufeff{\"id\":\"s3cret\"}", "", "JSON object"}, // a byte order mark
 		{`{"x":` + strings.Repeat("[", 100_000), "", "not valid JSON"},
 	} {
-		wantID(t, fmt.Sprintf("%.60s", c.value), consumer.JSONID("id"), &consumer.Message{Value: []byte(c.value)}, c.want, c.problem)
+		wantID(t, fmt.Sprintf("%.60s", c.value), consumer.JSONID("id"), &consumer.Message{Value: []byte(c.value)}, c.want,
+			c.problem)
 	}
 	wantID(t, "tombstone", consumer.JSONID("id"), &consumer.Message{}, "", "tombstone")
 	wantID(t, "no path", consumer.JSONID(), &consumer.Message{Value: []byte(`{}`)}, "", "JSONID has no name")
@@ -101,33 +103,45 @@ func TestCloudEventID(t *testing.T) {
 		value         string
 		want, problem string
 	}{
-		"binary":                  {headers("ce_specversion", "1.0", "ce_source", "/crm/1", "ce_id", "e1", "content-type", "application/json"), `{"id":"no"}`, "/crm/1 e1", ""},
-		"binary, escaped":         {headers("ce_source", "a%20b c", "ce_id", "e 1"), "", "a%2520b%20c e%201", ""},
-		"binary, last one wins":   {headers("ce_id", "s3cret", "ce_source", "s", "ce_id", "e2"), "", "s e2", ""},
-		"binary, no id":           {headers("ce_source", "s3cret"), "", "", `"ce_id" is missing`},
-		"binary, no source":       {headers("ce_id", "s3cret"), "", "", `"ce_source" is missing`},
-		"binary, empty source":    {headers("ce_id", "s3cret", "ce_source", ""), "", "", `"ce_source" is empty`},
-		"binary, other case":      {headers("CE_ID", "s3cret", "ce_source", "s"), "", "", `"ce_id" is missing`},
-		"nothing":                 {nil, `{"source":"s3cret","id":"s3cret"}`, "", `"ce_id" is missing`},
-		"structured":              {headers("content-type", structured), `{"specversion":"1.0","source":"/crm/1","id":"e1","data":{"id":"no"}}`, "/crm/1 e1", ""},
-		"structured, charset":     {headers("content-type", "Application/CloudEvents+JSON; charset=UTF-8"), `{"source":"s","id":"e1"}`, "s e1", ""},
-		"structured, other case":  {headers("Content-Type", structured), `{"source":"s","id":"e1"}`, "s e1", ""},
-		"structured wins":         {headers("content-type", structured, "ce_id", "no", "ce_source", "no"), `{"source":"s","id":"e1"}`, "s e1", ""},
-		"last content type wins":  {headers("content-type", structured, "content-type", "text/plain", "ce_id", "e1", "ce_source", "s"), `{}`, "s e1", ""},
-		"structured, no id":       {headers("content-type", structured), `{"source":"s3cret"}`, "", "is missing"},
-		"structured, no source":   {headers("content-type", structured), `{"id":"s3cret"}`, "", "is missing"},
-		"structured, number":      {headers("content-type", structured), `{"source":"s3cret","id":1}`, "", "neither a string"},
-		"structured, empty":       {headers("content-type", structured), `{"source":"","id":"s3cret"}`, "", "source of a CloudEvent in structured mode: it is empty"},
-		"structured, twice":       {headers("content-type", structured), `{"source":"s","id":"s3cret","id":"s3cret"}`, "", "twice"},
-		"structured, no JSON":     {headers("content-type", structured), `s3cret`, "", "JSON object"},
-		"structured, no Unicode":  {headers("content-type", structured), `{"source":"s3cret","id":"\udc00"}`, "", "Unicode"},
-		"structured, batch":       {headers("content-type", "application/cloudevents-batch+json"), `[{"source":"s3cret","id":"s3cret"}]`, "", "binary mode"},
-		"structured, other":       {headers("content-type", "application/cloudevents+avro"), "s3cret", "", "binary mode"},
-		"no structured CloudEven": {headers("content-type", "application/cloud", "ce_id", "e1", "ce_source", "s"), "", "s e1", ""},
+		"binary": {headers("ce_specversion", "1.0", "ce_source", "/crm/1", "ce_id", "e1", "content-type",
+			"application/json"), `{"id":"no"}`, "/crm/1 e1", ""},
+		"binary, escaped":       {headers("ce_source", "a%20b c", "ce_id", "e 1"), "", "a%2520b%20c e%201", ""},
+		"binary, last one wins": {headers("ce_id", "s3cret", "ce_source", "s", "ce_id", "e2"), "", "s e2", ""},
+		"binary, no id":         {headers("ce_source", "s3cret"), "", "", `"ce_id" is missing`},
+		"binary, no source":     {headers("ce_id", "s3cret"), "", "", `"ce_source" is missing`},
+		"binary, empty source":  {headers("ce_id", "s3cret", "ce_source", ""), "", "", `"ce_source" is empty`},
+		"binary, other case":    {headers("CE_ID", "s3cret", "ce_source", "s"), "", "", `"ce_id" is missing`},
+		"nothing":               {nil, `{"source":"s3cret","id":"s3cret"}`, "", `"ce_id" is missing`},
+		"structured": {headers("content-type", structured),
+			`{"specversion":"1.0","source":"/crm/1","id":"e1","data":{"id":"no"}}`, "/crm/1 e1", ""},
+		"structured, charset": {headers("content-type", "Application/CloudEvents+JSON; charset=UTF-8"),
+			`{"source":"s","id":"e1"}`, "s e1", ""},
+		"structured, other case": {headers("Content-Type", structured), `{"source":"s","id":"e1"}`, "s e1", ""},
+		"structured wins": {headers("content-type", structured, "ce_id", "no", "ce_source", "no"),
+			`{"source":"s","id":"e1"}`, "s e1", ""},
+		"last content type wins": {headers("content-type", structured, "content-type", "text/plain", "ce_id", "e1",
+			"ce_source", "s"), `{}`, "s e1", ""},
+		"structured, no id":     {headers("content-type", structured), `{"source":"s3cret"}`, "", "is missing"},
+		"structured, no source": {headers("content-type", structured), `{"id":"s3cret"}`, "", "is missing"},
+		"structured, number": {headers("content-type", structured), `{"source":"s3cret","id":1}`, "",
+			"neither a string"},
+		"structured, empty": {headers("content-type", structured), `{"source":"","id":"s3cret"}`, "",
+			"source of a CloudEvent in structured mode: it is empty"},
+		"structured, twice": {headers("content-type", structured), `{"source":"s","id":"s3cret","id":"s3cret"}`, "",
+			"twice"},
+		"structured, no JSON":    {headers("content-type", structured), `s3cret`, "", "JSON object"},
+		"structured, no Unicode": {headers("content-type", structured), `{"source":"s3cret","id":"\udc00"}`, "", "Unicode"},
+		"structured, batch": {headers("content-type", "application/cloudevents-batch+json"),
+			`[{"source":"s3cret","id":"s3cret"}]`, "", "binary mode"},
+		"structured, other": {headers("content-type", "application/cloudevents+avro"), "s3cret", "", "binary mode"},
+		"no structured CloudEven": {headers("content-type", "application/cloud", "ce_id", "e1", "ce_source", "s"), "", "s e1",
+			""},
 	} {
-		wantID(t, name, consumer.CloudEventID, &consumer.Message{Headers: c.headers, Value: []byte(c.value)}, c.want, c.problem)
+		wantID(t, name, consumer.CloudEventID, &consumer.Message{Headers: c.headers, Value: []byte(c.value)}, c.want,
+			c.problem)
 	}
-	wantID(t, "structured, tombstone", consumer.CloudEventID, &consumer.Message{Headers: headers("content-type", structured)}, "", "tombstone")
+	wantID(t, "structured, tombstone", consumer.CloudEventID,
+		&consumer.Message{Headers: headers("content-type", structured)}, "", "tombstone")
 }
 
 func TestUniqueKeyID(t *testing.T) {
@@ -211,7 +225,8 @@ func FuzzCloudEventID(f *testing.F) {
 	f.Add("a", "b", "a", "b", "application/cloudevents+json", []byte(`{"source":"s","id":"e1","ID":"e2"} `))
 	f.Fuzz(func(t *testing.T, source1, id1, source2, id2, contentType string, value []byte) {
 		binary := func(source, id string) (string, error) {
-			return idWithin(t, consumer.CloudEventID, len(source)+len(id), &consumer.Message{Headers: headers("ce_source", source, "ce_id", id)})
+			return idWithin(t, consumer.CloudEventID, len(source)+len(id),
+				&consumer.Message{Headers: headers("ce_source", source, "ce_id", id)})
 		}
 		a, errA := binary(source1, id1)
 		b, errB := binary(source2, id2)
@@ -223,7 +238,8 @@ func FuzzCloudEventID(f *testing.F) {
 		}
 		sameInBothModes(t, source1, id1, a)
 
-		wild, err := idWithin(t, consumer.CloudEventID, len(contentType)+len(value), &consumer.Message{Headers: headers("content-type", contentType), Value: value})
+		wild, err := idWithin(t, consumer.CloudEventID, len(contentType)+len(value),
+			&consumer.Message{Headers: headers("content-type", contentType), Value: value})
 		if (err == nil) != (wild != "") || err != nil && !errors.Is(err, consumer.ErrNoEventID) {
 			t.Errorf("%q, %q: %q, %v", contentType, value, wild, err)
 		}
@@ -247,7 +263,8 @@ func sameInBothModes(t *testing.T, source, id, want string) {
 	if err != nil || want == "" {
 		return
 	}
-	got, err := consumer.CloudEventID(&consumer.Message{Headers: headers("content-type", "application/cloudevents+json"), Value: value})
+	got, err := consumer.CloudEventID(&consumer.Message{Headers: headers("content-type", "application/cloudevents+json"),
+		Value: value})
 	if err == nil && got != want {
 		t.Errorf("%q, %q: %q in structured mode, %q in binary", source, id, got, want)
 	}
@@ -275,7 +292,8 @@ func wantSameAsDecoded(t *testing.T, value []byte, id string) {
 
 // What is taken from the value is what encoding/json finds there.
 func FuzzJSONID(f *testing.F) {
-	for _, seed := range []string{`{"id":"e1"}`, `{"id":42}`, `{"id":"a","id":"b"}`, `{"x":{"id":1},"id":"\ud83d\ude42"}`, `{"id":1.0}`, `[]`, `{"id":`} {
+	for _, seed := range []string{`{"id":"e1"}`, `{"id":42}`, `{"id":"a","id":"b"}`, `{"x":{"id":1},"id":"\ud83d\ude42"}`,
+		`{"id":1.0}`, `[]`, `{"id":`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
@@ -302,7 +320,8 @@ func FuzzJSONID(f *testing.F) {
 
 func ExampleCompositeID() {
 	id := consumer.CompositeID(consumer.HeaderID("source"), consumer.HeaderID("event-id"))
-	fmt.Println(id(&consumer.Message{Headers: []consumer.Header{{Key: "source", Value: []byte("crm")}, {Key: "event-id", Value: []byte("42")}}}))
+	fmt.Println(id(&consumer.Message{Headers: []consumer.Header{{Key: "source", Value: []byte("crm")},
+		{Key: "event-id", Value: []byte("42")}}}))
 	// Output: crm 42 <nil>
 }
 

@@ -39,7 +39,8 @@ func kafkaWith(keys ...string) (brokers []string, stop func()) {
 	}
 	defer func() { _ = p.Close() }()
 	for i, key := range keys {
-		if _, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(key), Value: sarama.StringEncoder(fmt.Sprint(i))}); err != nil {
+		if _, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(key),
+			Value: sarama.StringEncoder(fmt.Sprint(i))}); err != nil {
 			panic(err)
 		}
 	}
@@ -122,8 +123,8 @@ func ExampleTopic_order() {
 	// a: [0 2] b: [1 3] <nil>
 }
 
-// A new group begins behind what is there, and commits that position at once. Limits bound what a stuck key leaves to be
-// repeated after a crash.
+// A new group begins behind what is there, and commits that position at once. Limits bound what a stuck key leaves to
+// be repeated after a crash.
 func ExampleTopic_start() {
 	brokers, stop := kafkaWith("old", "older")
 	defer stop()

@@ -18,7 +18,8 @@ func ExampleReplay() {
 		Brokers: brokers, Group: "billing", Logger: slog.New(slog.DiscardHandler),
 		Topics: map[string]consumer.Topic{"orders": {
 			EventID: consumer.UniqueKeyID,
-			Handler: middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil),
+			Handler: middleware.Dedup(memstore.New(),
+				func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil),
 		}},
 	}
 	for _, offsets := range []consumer.OffsetRange{{From: 1, To: 2}, {From: 0}} {

@@ -27,15 +27,16 @@ func broker() (addrs []string, stop func()) {
 	}
 	defer producer.Close()
 	for _, value := range []string{`{"id": "A-1", "cents": 1250}`, `{"id": "A-2", "cents": 399}`} {
-		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "orders", Value: sarama.StringEncoder(value)}); err != nil {
+		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "orders",
+			Value: sarama.StringEncoder(value)}); err != nil {
 			panic(err)
 		}
 	}
 	return cluster.ListenAddrs(), cluster.Close
 }
 
-// A whole consumer: Run joins the group, calls the function for each order, and returns once ctx is done and what was in work has
-// finished. A real program makes ctx with signal.NotifyContext.
+// A whole consumer: Run joins the group, calls the function for each order, and returns once ctx is done and what was
+// in work has finished. A real program makes ctx with signal.NotifyContext.
 func Example() {
 	brokers, closeBroker := broker()
 	defer closeBroker()

@@ -16,22 +16,30 @@ type Failing struct {
 	waits bool // the last one has not failed: the message was not due
 }
 
+// FailingMessage is a Failing, and where the message stands.
+type FailingMessage struct {
+	Topic     string
+	Partition int32
+	Failing
+}
+
 const (
 	keepTryingBase = time.Second
 	keepTryingMax  = time.Minute
 )
 
 const (
-	// minDelay is the shortest pause before another attempt that was asked for: without one a message whose handler asks for none
-	// would be attempted as fast as the machine can, for ever.
+	// minDelay is the shortest pause before another attempt that was asked for: without one a message whose handler asks
+	// for none would be attempted as fast as the machine can, for ever.
 	minDelay = 10 * time.Millisecond
 
-	// maxDelay is the longest that RetryAfter gets. An attempt an hour costs nothing, and a delay in a wrong unit cannot keep a partition
-	// waiting for years.
+	// maxDelay is the longest that RetryAfter gets. An attempt an hour costs nothing, and a delay in a wrong unit cannot
+	// keep a partition waiting for years.
 	maxDelay = time.Hour
 )
 
-// askedDelay is how long a message waits that asked for delay. A time before which it is not due (NotBefore) has no cap.
+// askedDelay is how long a message waits that asked for delay. A time before which it is not due (NotBefore) has no
+// cap.
 func askedDelay(delay time.Duration, notDue bool) time.Duration {
 	if notDue {
 		return max(minDelay, delay)

@@ -12,8 +12,8 @@ import (
 	"github.com/einmal-go/einmal/internal/redact"
 )
 
-// What the runner writes about a message does not depend on the links of its chain. A failure is one line: the runner's, or that of
-// middleware.Logging, which says so in Result.Logged.
+// What the runner writes about a message does not depend on the links of its chain. A failure is one line: the
+// runner's, or that of middleware.Logging, which says so in Result.Logged.
 const (
 	lineStopped    = "einmal: a message failed, and OnFailure is Stop"
 	lineAgain      = "einmal: a message failed, another attempt follows"
@@ -30,12 +30,13 @@ func errorText(err error) string { return redact.Text(err.Error(), maxErrorText)
 
 func cutText(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "?") }
 
-// worthALine reports whether the attempt of that number has a line from Info on: the first one and then each whose number is twice that
-// of the last, so that a message which fails for days does not fill the log.
+// worthALine reports whether the attempt of that number has a line from Info on: the first one and then each whose
+// number is twice that of the last, so that a message which fails for days does not fill the log.
 func worthALine(attempt int) bool { return bits.OnesCount(uint(max(1, attempt))) == 1 }
 
-// logFailed writes the line about a failed attempt, unless a link of the chain has. What fails because something is away has the lines
-// of the outage. That the Consumer stops is a line of its own, without the error that the other one has.
+// logFailed writes the line about a failed attempt, unless a link of the chain has. What fails because something is
+// away has the lines of the outage. That the Consumer stops is a line of its own, without the error that the other one
+// has.
 func (cl *claim) logFailed(f *Failing, msg *Message) {
 	logged := msg.Result.Logged
 	stops := f.RetryAt.IsZero()
@@ -48,10 +49,12 @@ func (cl *claim) logFailed(f *Failing, msg *Message) {
 	}
 	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int(attrAttempt, f.Attempts))
 	if !stops {
-		attrs = append(attrs, slog.Float64(attrDelay, f.delay.Seconds()), slog.String("retry_at", f.RetryAt.UTC().Format(time.RFC3339Nano)))
+		attrs = append(attrs, slog.Float64(attrDelay, f.delay.Seconds()),
+			slog.String("retry_at", f.RetryAt.UTC().Format(time.RFC3339Nano)))
 	}
 	if !logged {
-		attrs = append(attrs, slog.String(attrErrorType, errtype.Of(f.Err)), slog.String("error", msg.ErrorText(f.Err, maxErrorText)))
+		attrs = append(attrs, slog.String(attrErrorType, errtype.Of(f.Err)),
+			slog.String("error", msg.ErrorText(f.Err, maxErrorText)))
 	}
 	level, text := slog.LevelWarn, lineWaits
 	panicked, isPanic := errors.AsType[*Panic](f.Err)
@@ -86,7 +89,8 @@ func (cl *claim) logDone(msg *Message) {
 	}
 	attrs := cl.attrs(slog.Int64(attrOffset, msg.Offset), slog.Int(attrAttempt, msg.Attempt))
 	if err != nil {
-		attrs = append(attrs, slog.String(attrErrorType, errtype.Of(err)), slog.String("error", msg.ErrorText(err, maxErrorText)))
+		attrs = append(attrs, slog.String(attrErrorType, errtype.Of(err)),
+			slog.String("error", msg.ErrorText(err, maxErrorText)))
 	}
 	cl.run.lines.write(cl.run.log, slog.LevelWarn, text, attrs)
 }

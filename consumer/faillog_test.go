@@ -55,15 +55,16 @@ type outageStore struct {
 	err atomic.Pointer[error]
 }
 
-func (s *outageStore) Once(ctx context.Context, key dedupstore.Key, f func(context.Context, *memstore.Tx) error) (bool, error) {
+func (s *outageStore) Once(ctx context.Context, key dedupstore.Key, f func(context.Context, *memstore.Tx) error) (bool,
+	error) {
 	if err := s.err.Load(); err != nil {
 		return false, *err
 	}
 	return s.Store.Once(ctx, key, f)
 }
 
-// README's chain, with its database down: the outage is a line when it begins and one when it ends, whatever the number of messages, and
-// Status says the same in the same words.
+// README's chain, with its database down: the outage is a line when it begins and one when it ends, whatever the number
+// of messages, and Status says the same in the same words.
 func TestAnOutageIsTwoLines(t *testing.T) {
 	t.Parallel()
 	for class, text := range map[dedupstore.Class][2]string{
@@ -80,23 +81,30 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 			away := fmt.Errorf("insert: %w", dedupstore.WithClass(class, errors.New("connection refused")))
 			store.err.Store(&away)
 			var s seen
-			cfg := config(b, group, topic, middleware.Dedup(store, func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error {
-				return s.Handle(ctx, msg)
-			}, nil))
+			cfg := config(b, group, topic,
+				middleware.Dedup(store, func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error {
+					return s.Handle(ctx, msg)
+				}, nil))
 			tp := cfg.Topics[topic]
 			tp.EventID = place
 			cfg.Topics[topic] = tp
 			cfg.Logger = log.logger()
-			cfg.Middleware = []consumer.Middleware{middleware.Retry(3, &middleware.RetryConfig{Base: 10 * time.Millisecond, Max: 20 * time.Millisecond}), middleware.Recover()}
+			cfg.Middleware = []consumer.Middleware{middleware.Retry(3, &middleware.RetryConfig{Base: 10 * time.Millisecond,
+				Max: 20 * time.Millisecond}), middleware.Recover()}
 			m := start(t, cfg)
 			eventually(t, "Status says so", func() bool {
 				d := m.Status().Degraded
-				return len(d) == 1 && d[0].ErrorType == class.String() && d[0].Failures >= 20 && !d[0].Since.IsZero() && m.Ready() && m.Status().Problem() != ""
+				return len(d) == 1 && d[0].ErrorType == class.String() && d[0].Failures >= 20 && !d[0].Since.IsZero() &&
+					m.Ready() && m.Status().Problem() != ""
 			})
 			store.err.Store(nil)
-			eventually(t, "it ends", func() bool { return s.len() == 40 && len(m.Status().Degraded) == 0 && m.Status().Problem() == "" })
+			eventually(t, "it ends", func() bool {
+				return s.len() == 40 && len(m.Status().Degraded) == 0 &&
+					m.Status().Problem() == ""
+			})
 			begins, ends := log.with(text[0]), log.with(text[1])
-			if len(begins) != 1 || begins[0]["error.type"] != class.String() || begins[0]["level"] != "ERROR" || !strings.Contains(begins[0]["error"].(string), "connection refused") {
+			if len(begins) != 1 || begins[0]["error.type"] != class.String() || begins[0]["level"] != "ERROR" ||
+				!strings.Contains(begins[0]["error"].(string), "connection refused") {
 				t.Errorf("it begins with %v", begins)
 			}
 			if len(ends) != 1 || ends[0]["outage_seconds"].(float64) <= 0 || ends[0]["failures"].(float64) < 20 {
@@ -105,7 +113,8 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 			if lines := log.with("a message failed"); len(lines) > 0 {
 				t.Errorf("%d lines about single messages, the first is %v", len(lines), lines[0])
 			}
-			if lines := log.with("the start is done"); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]["topics"]), "store:*consumer_test.outageStore") {
+			if lines := log.with("the start is done"); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0]["topics"]),
+				"store:*consumer_test.outageStore") {
 				t.Errorf("the first line is %v", lines)
 			}
 			if err := m.stop(); err != nil {
@@ -115,7 +124,8 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 	}
 }
 
-// A message that fails again and again has a line for the attempts 1, 2, 4, 8..., whether or not Retry asks for the next one.
+// A message that fails again and again has a line for the attempts 1, 2, 4, 8..., whether or not Retry asks for the
+// next one.
 func TestAFailureIsLogged(t *testing.T) {
 	t.Parallel()
 	for _, logging := range []bool{false, true} {
@@ -136,7 +146,9 @@ func TestAFailureIsLogged(t *testing.T) {
 			if logging {
 				cfg.Middleware = append(cfg.Middleware, middleware.Logging(cfg.Logger, nil))
 			}
-			cfg.Middleware = append(cfg.Middleware, middleware.Retry(20, &middleware.RetryConfig{Base: 10 * time.Millisecond, Max: 10 * time.Millisecond}), middleware.Recover())
+			cfg.Middleware = append(cfg.Middleware,
+				middleware.Retry(20, &middleware.RetryConfig{Base: 10 * time.Millisecond, Max: 10 * time.Millisecond}),
+				middleware.Recover())
 			m := start(t, cfg)
 			eventually(t, "it takes effect", func() bool { p := m.Status().Partitions; return len(p) == 1 && p[0].Next == 1 })
 			own, links := log.with("a message failed, another attempt follows"), log.with("an attempt has failed")
@@ -144,7 +156,8 @@ func TestAFailureIsLogged(t *testing.T) {
 				if len(own) != 0 || len(links) != 9 {
 					t.Errorf("%d lines of the runner and %d of Logging, want 0 and 9", len(own), len(links))
 				}
-			} else if len(own) != 4 || own[0]["error.type"] != "out_of_stock" || own[3]["einmal.attempt"] != 8.0 || own[0]["einmal.delay_seconds"] == nil || own[0]["retry_at"] == nil {
+			} else if len(own) != 4 || own[0]["error.type"] != "out_of_stock" || own[3]["einmal.attempt"] != 8.0 ||
+				own[0]["einmal.delay_seconds"] == nil || own[0]["retry_at"] == nil {
 				t.Errorf("%d lines, want those of the attempts 1, 2, 4 and 8: %v", len(own), own)
 			}
 			if err := m.stop(); err != nil {
@@ -174,7 +187,8 @@ func TestDeadLettersAreLogged(t *testing.T) {
 	tp.EventID = place
 	cfg.Topics[topic] = tp
 	cfg.Logger = log.logger()
-	cfg.Middleware = []consumer.Middleware{middleware.DeadLetter(store, deadTable{}, &middleware.DeadLetterConfig{PerSecond: -1}), middleware.Retry(3, nil), middleware.Recover()}
+	cfg.Middleware = []consumer.Middleware{middleware.DeadLetter(store, deadTable{},
+		&middleware.DeadLetterConfig{PerSecond: -1}), middleware.Retry(3, nil), middleware.Recover()}
 	m := start(t, cfg)
 	eventually(t, "all are counted", func() bool {
 		n := 0

@@ -84,7 +84,8 @@ func TestStopReturnsTheError(t *testing.T) {
 		m := start(t, cfg)
 		receive(t, m.done)
 		var stopped *consumer.StopError
-		if !errors.As(m.err, &stopped) || stopped.Topic != topic || stopped.Partition != 0 || stopped.Offset != 3 || !errors.Is(m.err, errHandler) {
+		if !errors.As(m.err, &stopped) || stopped.Topic != topic || stopped.Partition != 0 || stopped.Offset != 3 ||
+			!errors.Is(m.err, errHandler) {
 			t.Errorf("Run returned %v", m.err)
 		}
 		if c := b.Committed(t, group, topic); c[0] != 3 {
@@ -157,7 +158,8 @@ func TestPanicAndGoexitAreContained(t *testing.T) {
 		found := 0
 		for _, p := range m.Status().Partitions {
 			var caught *consumer.Panic
-			if p.Failing != nil && errors.As(p.Failing.Err, &caught) && (p.Partition == 1 || strings.Contains(string(caught.Stack), "failure_test.go")) {
+			if p.Failing != nil && errors.As(p.Failing.Err, &caught) &&
+				(p.Partition == 1 || strings.Contains(string(caught.Stack), "failure_test.go")) {
 				found++
 			}
 		}
@@ -217,8 +219,10 @@ func TestAgeSurvivesRestarts(t *testing.T) {
 				if len(p) == 0 || p[0].Failing == nil || p[0].OldestAttempts < 2*(life+1) || attempts.len() < n+2 {
 					return false
 				}
-				if life > 0 && (p[0].Failing.Since.UnixMilli() != before.Failing.Since.UnixMilli() || p[0].OldestSince.UnixMilli() != before.OldestSince.UnixMilli()) {
-					t.Fatalf("life %d: failing since %v, open since %v; was %v, %v", life, p[0].Failing.Since, p[0].OldestSince, before.Failing.Since, before.OldestSince)
+				if life > 0 && (p[0].Failing.Since.UnixMilli() != before.Failing.Since.UnixMilli() ||
+					p[0].OldestSince.UnixMilli() != before.OldestSince.UnixMilli()) {
+					t.Fatalf("life %d: failing since %v, open since %v; was %v, %v", life, p[0].Failing.Since, p[0].OldestSince,
+						before.Failing.Since, before.OldestSince)
 				}
 				before = p[0]
 				return true
@@ -237,8 +241,8 @@ func TestAgeSurvivesRestarts(t *testing.T) {
 	})
 }
 
-// In a group that rebalances again and again a message that fails for ever gets old, and its attempts add up, so that it can be told of
-// and given up.
+// In a group that rebalances again and again a message that fails for ever gets old, and its attempts add up, so that
+// it can be told of and given up.
 func TestAgeSurvivesRebalances(t *testing.T) {
 	t.Parallel()
 	const rebalances = 5
@@ -270,8 +274,10 @@ func TestAgeSurvivesRebalances(t *testing.T) {
 		})
 	}
 	last, _ := failing()
-	if last.OldestSince.UnixMilli() != first.OldestSince.UnixMilli() || last.Failing.Since.UnixMilli() != first.Failing.Since.UnixMilli() {
-		t.Errorf("open since %v, failing since %v; was %v, %v", last.OldestSince, last.Failing.Since, first.OldestSince, first.Failing.Since)
+	if last.OldestSince.UnixMilli() != first.OldestSince.UnixMilli() ||
+		last.Failing.Since.UnixMilli() != first.Failing.Since.UnixMilli() {
+		t.Errorf("open since %v, failing since %v; was %v, %v", last.OldestSince, last.Failing.Since, first.OldestSince,
+			first.Failing.Since)
 	}
 	if last.Assigned.Equal(first.Assigned) {
 		t.Error("the partition was not assigned anew: nothing is shown")

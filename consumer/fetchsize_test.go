@@ -23,17 +23,20 @@ func text(size int) []byte {
 }
 
 // produceBacklog writes each messages to each of the partitions, in ten batches.
-func produceBacklog(t *testing.T, b *serverstest.Broker, topic string, partitions, each, size int, codec sarama.CompressionCodec) {
+func produceBacklog(t *testing.T, b *serverstest.Broker, topic string, partitions, each, size int,
+	codec sarama.CompressionCodec) {
 	t.Helper()
 	conf := sarama.NewConfig()
-	conf.Producer.Return.Successes, conf.Producer.Partitioner, conf.Producer.Compression = true, sarama.NewManualPartitioner, codec
+	conf.Producer.Return.Successes, conf.Producer.Partitioner, conf.Producer.Compression = true,
+		sarama.NewManualPartitioner, codec
 	p, err := sarama.NewSyncProducer(b.Addrs, conf)
 	must(t, err)
 	defer func() { must(t, p.Close()) }()
 	for range 10 {
 		var msgs []*sarama.ProducerMessage
 		for i := range partitions * each / 10 {
-			msgs = append(msgs, &sarama.ProducerMessage{Topic: topic, Partition: int32(i % partitions), Value: sarama.ByteEncoder(text(size))})
+			msgs = append(msgs, &sarama.ProducerMessage{Topic: topic, Partition: int32(i % partitions),
+				Value: sarama.ByteEncoder(text(size))})
 		}
 		must(t, p.SendMessages(msgs))
 	}
@@ -48,14 +51,22 @@ func TestBacklogOfManyPartitions(t *testing.T) {
 		codec                  sarama.CompressionCodec
 		limits                 consumer.Limits
 	}{
-		"40 with small messages":             {consumer.Eager, 40, 100, 1500, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
-		"40 with small messages, compressed": {consumer.Eager, 40, 100, 1500, sarama.CompressionZSTD, consumer.Limits{Messages: 20_000}},
-		"40 with large messages":             {consumer.Eager, 40, 100_000, 10, sarama.CompressionNone, consumer.Limits{Bytes: 10 << 20}},
-		"40 with large messages, compressed": {consumer.Eager, 40, 100_000, 10, sarama.CompressionZSTD, consumer.Limits{Bytes: 10 << 20}},
-		"120 with small messages":            {consumer.Eager, 120, 100, 500, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
-		"400 with larger ones, compressed":   {consumer.Eager, 400, 10_000, 10, sarama.CompressionSnappy, consumer.Limits{Bytes: 16 << 20}},
-		"in Cooperative":                     {consumer.Cooperative, 40, 100, 1500, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
-		"in ToCooperative":                   {consumer.ToCooperative, 40, 100, 1500, sarama.CompressionNone, consumer.Limits{Messages: 20_000}},
+		"40 with small messages": {consumer.Eager, 40, 100, 1500, sarama.CompressionNone,
+			consumer.Limits{Messages: 20_000}},
+		"40 with small messages, compressed": {consumer.Eager, 40, 100, 1500, sarama.CompressionZSTD,
+			consumer.Limits{Messages: 20_000}},
+		"40 with large messages": {consumer.Eager, 40, 100_000, 10, sarama.CompressionNone,
+			consumer.Limits{Bytes: 10 << 20}},
+		"40 with large messages, compressed": {consumer.Eager, 40, 100_000, 10, sarama.CompressionZSTD,
+			consumer.Limits{Bytes: 10 << 20}},
+		"120 with small messages": {consumer.Eager, 120, 100, 500, sarama.CompressionNone,
+			consumer.Limits{Messages: 20_000}},
+		"400 with larger ones, compressed": {consumer.Eager, 400, 10_000, 10, sarama.CompressionSnappy,
+			consumer.Limits{Bytes: 16 << 20}},
+		"in Cooperative": {consumer.Cooperative, 40, 100, 1500, sarama.CompressionNone,
+			consumer.Limits{Messages: 20_000}},
+		"in ToCooperative": {consumer.ToCooperative, 40, 100, 1500, sarama.CompressionNone,
+			consumer.Limits{Messages: 20_000}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,8 @@ const (
 	// lookupTimeout bounds the question for the coordinator, which is asked to all brokers at once: the one that is asked
 	// first can be the one that is frozen.
 	lookupTimeout = 2 * time.Second
-	// finderIdle is how long the connections of the questions are kept, for the next one: without a coordinator there are many.
+	// finderIdle is how long the connections of the questions are kept, for the next one: without a coordinator there are
+	// many.
 	finderIdle = 30 * time.Second
 )
 
@@ -83,7 +84,8 @@ func (f *finder) ask(addr string) answer {
 		return answer{from: addr, err: sarama.ErrClosedClient}
 	}
 	_ = b.Open(f.conf) // it may be open
-	req := &sarama.FindCoordinatorRequest{CoordinatorKey: f.group, CoordinatorType: sarama.CoordinatorGroup, Version: findVersion(f.conf.Version)}
+	req := &sarama.FindCoordinatorRequest{CoordinatorKey: f.group, CoordinatorType: sarama.CoordinatorGroup,
+		Version: findVersion(f.conf.Version)}
 	res, err := b.FindCoordinator(req)
 	switch {
 	case err != nil:

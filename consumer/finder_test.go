@@ -78,7 +78,8 @@ var ignore = HandlerFunc(func(context.Context, *Message) error { return nil })
 func TestPinnedVersions(t *testing.T) {
 	t.Parallel()
 	for _, version := range []sarama.KafkaVersion{
-		sarama.V0_11_0_0, sarama.V1_0_0_0, sarama.V1_1_0_0, sarama.V2_0_0_0, sarama.V2_3_0_0, sarama.V2_8_0_0, sarama.V3_9_0_0, sarama.V4_0_0_0,
+		sarama.V0_11_0_0, sarama.V1_0_0_0, sarama.V1_1_0_0, sarama.V2_0_0_0, sarama.V2_3_0_0, sarama.V2_8_0_0,
+		sarama.V3_9_0_0, sarama.V4_0_0_0,
 	} {
 		t.Run(version.String(), func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +87,8 @@ func TestPinnedVersions(t *testing.T) {
 			topic, group := b.Topic(t, 1), serverstest.Group(t)
 			b.Produce(t, &sarama.ProducerMessage{Topic: topic})
 			runs(t, Config{
-				Brokers: b.Addrs, Group: group, Logger: slog.New(slog.DiscardHandler), Topics: map[string]Topic{topic: {Handler: ignore}},
+				Brokers: b.Addrs, Group: group, Logger: slog.New(slog.DiscardHandler),
+				Topics: map[string]Topic{topic: {Handler: ignore}},
 				Sarama: func(c *sarama.Config) { often(c); c.Version = version },
 			})
 			soon(t, "it commits", func() bool { return b.Committed(t, group, topic)[0] == 1 })
@@ -107,12 +109,14 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Twelve brokers know no coordinator for as long as the test looks: they are asked over connections that are kept, less and less often.
+// Twelve brokers know no coordinator for as long as the test looks: they are asked over connections that are kept, less
+// and less often.
 func TestWithoutACoordinatorNoStorm(t *testing.T) {
 	t.Parallel()
 	const nodes = 12
 	b := serverstest.InProcess(t, kfake.NumBrokers(nodes))
-	asked := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, TopLevel: true, Err: kerr.CoordinatorNotAvailable, Count: -1})
+	asked := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, TopLevel: true,
+		Err: kerr.CoordinatorNotAvailable, Count: -1})
 	topic := b.Topic(t, 1)
 	var opened, open atomic.Int32
 	count := dialing(func(network, addr string) (net.Conn, error) {
@@ -138,8 +142,8 @@ func TestWithoutACoordinatorNoStorm(t *testing.T) {
 	if n := opened.Load() - before; n > 6 { // a busy machine ends some that answer late; a storm opens dozens
 		t.Errorf("%d connections in 20 s", n)
 	}
-	// A broker gets three: a greeting, which ends with its answer; the client's, when that asks this one of them for metadata; and one
-	// for the question, which must not wait behind others. The last two are kept.
+	// A broker gets three: a greeting, which ends with its answer; the client's, when that asks this one of them for
+	// metadata; and one for the question, which must not wait behind others. The last two are kept.
 	if n := opened.Load(); n > 3*nodes+2 {
 		t.Errorf("%d connections to %d brokers", n, nodes)
 	}
@@ -181,7 +185,8 @@ func TestWhyThereIsNoCoordinator(t *testing.T) {
 			soon(t, "the log says why", func() bool {
 				return log.says("the coordinator of the group is not reached", coordinator, fmt.Sprint(test.err))
 			})
-			soon(t, "so does the join that fails", func() bool { return log.says("joining or leaving the group failed", "coordinator=") })
+			soon(t, "so does the join that fails",
+				func() bool { return log.says("joining or leaving the group failed", "coordinator=") })
 		})
 	}
 }

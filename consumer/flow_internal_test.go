@@ -42,12 +42,14 @@ type part struct {
 
 func (p part) Partition() int32 { return p.n }
 
-// A partition that was paused for its own limit while the load of all was between half and the limit goes on when the load has gone.
+// A partition that was paused for its own limit while the load of all was between half and the limit goes on when the
+// load has gone.
 func TestPausedPartitionGoesOnWhenOthersHaveDrained(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Limits: Limits{Messages: 12}}.withDefaults()
 	c := &Consumer{cfg: cfg, claims: map[*claim]struct{}{}}
-	r := &running{Consumer: c, log: slog.New(slog.DiscardHandler), handlers: context.Background(), hooks: newHookRunner(Hooks{}, slog.New(slog.DiscardHandler))}
+	r := &running{Consumer: c, log: slog.New(slog.DiscardHandler), handlers: context.Background(),
+		hooks: newHookRunner(Hooks{}, slog.New(slog.DiscardHandler))}
 	t.Cleanup(func() { r.hooks.close() })
 	release := make(chan struct{})
 	h := HandlerFunc(func(_ context.Context, m *Message) error {
@@ -135,7 +137,8 @@ func TestFreePlaceIsTakenByAWaitingClaim(t *testing.T) {
 // A claim whose handlers returned late is not kept for ever.
 func TestStuckClaimsAreForgotten(t *testing.T) {
 	t.Parallel()
-	r := &running{Consumer: &Consumer{cfg: Config{}.withDefaults()}, log: slog.New(slog.DiscardHandler), handlers: context.Background()}
+	r := &running{Consumer: &Consumer{cfg: Config{}.withDefaults()}, log: slog.New(slog.DiscardHandler),
+		handlers: context.Background()}
 	release := make(chan struct{})
 	cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error { <-release; return nil })
 	cl.run = r
@@ -151,7 +154,8 @@ func TestStuckClaimsAreForgotten(t *testing.T) {
 	}
 }
 
-// With the defaults a message that fails for ever does not hold up the others of its partition for hours at 2,000 a second.
+// With the defaults a message that fails for ever does not hold up the others of its partition for hours at 2,000 a
+// second.
 func TestDefaultAheadIsHours(t *testing.T) {
 	t.Parallel()
 	for _, order := range []Order{Unordered, KeyOrder} {

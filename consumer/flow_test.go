@@ -21,7 +21,8 @@ func TestBackPressureAndSiblings(t *testing.T) {
 		for range 20 { // batches of 500, so that a fetch does not bring all at once
 			var batch []*sarama.ProducerMessage
 			for range 500 {
-				batch = append(batch, &sarama.ProducerMessage{Topic: topic, Partition: 0, Value: sarama.ByteEncoder(make([]byte, 2000))})
+				batch = append(batch, &sarama.ProducerMessage{Topic: topic, Partition: 0,
+					Value: sarama.ByteEncoder(make([]byte, 2000))})
 			}
 			b.Produce(t, batch...)
 		}
@@ -66,9 +67,10 @@ func TestMessageContent(t *testing.T) {
 		topic, group := b.Topic(t, 1), serverstest.Group(t)
 		at := time.UnixMilli(1_700_000_000_123)
 		b.Produce(t,
-			&sarama.ProducerMessage{Topic: topic, Timestamp: at, Key: sarama.StringEncoder("key"), Value: sarama.StringEncoder("value"), Headers: []sarama.RecordHeader{
-				{Key: []byte("a"), Value: []byte("1")}, {Key: []byte("a"), Value: []byte("2")}, {Key: []byte(""), Value: nil},
-			}},
+			&sarama.ProducerMessage{Topic: topic, Timestamp: at, Key: sarama.StringEncoder("key"),
+				Value: sarama.StringEncoder("value"), Headers: []sarama.RecordHeader{
+					{Key: []byte("a"), Value: []byte("1")}, {Key: []byte("a"), Value: []byte("2")}, {Key: []byte(""), Value: nil},
+				}},
 			&sarama.ProducerMessage{Topic: topic},
 			&sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(""), Value: sarama.StringEncoder("")},
 		)

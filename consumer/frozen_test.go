@@ -14,7 +14,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// frozen is a dialer to one of whose addresses connections are opened and left without an answer, as by a broker that stands still.
+// frozen is a dialer to one of whose addresses connections are opened and left without an answer, as by a broker that
+// stands still.
 type frozen string
 
 func (f frozen) Dial(network, addr string) (net.Conn, error) {

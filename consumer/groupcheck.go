@@ -15,12 +15,13 @@ import (
 // groupTimeout bounds how long the look at the group delays the start.
 const groupTimeout = 5 * time.Second
 
-// checkGroup looks at the group that this member is about to join. The error is about one that it cannot join. What may be refused, but
-// need not be, is a warning, and so is a group that the brokers do not tell about: joining it decides.
+// checkGroup looks at the group that this member is about to join. The error is about one that it cannot join. What may
+// be refused, but need not be, is a warning, and so is a group that the brokers do not tell about: joining it decides.
 func (c *Consumer) checkGroup(ctx context.Context, client sarama.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
-	group, err := bounded(ctx, 0, func() (*sarama.GroupDescription, error) { return describeGroup(client, c.cfg.Group) }, func(*sarama.GroupDescription) {})
+	group, err := bounded(ctx, 0, func() (*sarama.GroupDescription, error) { return describeGroup(client, c.cfg.Group) },
+		func(*sarama.GroupDescription) {})
 	log := c.cfg.Logger.With(attrGroup, c.cfg.Group)
 	switch {
 	case errors.Is(err, sarama.ErrGroupAuthorizationFailed):

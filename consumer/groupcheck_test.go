@@ -39,7 +39,8 @@ func joinAs(t *testing.T, b *serverstest.Broker, group, kind string) {
 		if err != nil {
 			return false
 		}
-		req := &sarama.JoinGroupRequest{Version: 2, GroupId: group, SessionTimeout: 30_000, RebalanceTimeout: 30_000, ProtocolType: kind}
+		req := &sarama.JoinGroupRequest{Version: 2, GroupId: group, SessionTimeout: 30_000, RebalanceTimeout: 30_000,
+			ProtocolType: kind}
 		req.AddGroupProtocol("default", []byte{0})
 		res, err := coordinator.JoinGroup(req)
 		return err == nil && res.Err == sarama.ErrNoError

@@ -55,9 +55,9 @@ type GroupPartition struct {
 	// CommittedBefore, if it is not zero, is a time since when nothing was committed.
 	CommittedAt, CommittedBefore time.Time
 
-	// Open are messages from Committed on that were open when it was committed, the oldest first and 24 at most: those that have failed,
-	// and the oldest if it was older than a second. Members that use einmal leave them with the offset. Later failures come with the
-	// next commit, a second later at most while a member runs.
+	// Open are messages from Committed on that were open when it was committed, the oldest first and 24 at most: those
+	// that have failed, and the oldest if it was older than a second. Members that use einmal leave them with the offset.
+	// Later failures come with the next commit, a second later at most while a member runs.
 	Open []GroupMessage
 
 	// Err is why Start and End are not known, for example because the partition has no leader.
@@ -72,8 +72,9 @@ type GroupMessage struct {
 	Attempts int       // that had failed
 }
 
-// Lag is how many offsets there are from the committed one up to the end of the log; without a committed one, from the log's start. It is
-// -1 while it is not known. Markers of transactions and what compaction has left out count, as in all tools.
+// Lag is how many offsets there are from the committed one up to the end of the log; without a committed one, from the
+// log's start. It is -1 while it is not known. Markers of transactions and what compaction has left out count, as in
+// all tools.
 func (p *GroupPartition) Lag() int64 {
 	if p.End < 0 {
 		return -1
@@ -81,8 +82,8 @@ func (p *GroupPartition) Lag() int64 {
 	return p.End - min(max(p.Committed, p.Start), p.End)
 }
 
-// OutOfRange reports whether the committed offset is not in the log any more, or not yet: messages were deleted before they were read, or
-// the topic was created again.
+// OutOfRange reports whether the committed offset is not in the log any more, or not yet: messages were deleted before
+// they were read, or the topic was created again.
 func (p *GroupPartition) OutOfRange() bool {
 	return p.Committed >= 0 && p.End >= 0 && (p.Committed < p.Start || p.Committed > p.End)
 }
@@ -102,14 +103,15 @@ func (g *Group) Lag() (sum int64, unknown int) {
 // ErrNoGroup is wrapped by the error of DescribeGroup about a group that has neither members nor committed offsets.
 var ErrNoGroup = errors.New("einmal: there is no such group")
 
-// DescribeGroup asks the brokers for a group, as an operator's tool does: it joins nothing and commits nothing, and needs no process of
-// the group. It needs the rights to DESCRIBE the group and its topics; when an offset was committed is known to who may READ the
-// topic __consumer_offsets too, and is looked for within a second. The client stays the caller's. It is safe for concurrent use.
+// DescribeGroup asks the brokers for a group, as an operator's tool does: it joins nothing and commits nothing, and
+// needs no process of the group. It needs the rights to DESCRIBE the group and its topics; when an offset was committed
+// is known to who may READ the topic __consumer_offsets too, and is looked for within a second. The client stays the
+// caller's. It is safe for concurrent use.
 //
 // Groups whose partitions the coordinator assigns (group.protocol=consumer, KIP-848) are shown too, from Kafka 3.7 on.
 //
-// The requests are few, whatever the group's size. Their time-outs are those of the client's configuration; the end of ctx ends the
-// wait for them.
+// The requests are few, whatever the group's size. Their time-outs are those of the client's configuration; the end of
+// ctx ends the wait for them.
 func DescribeGroup(ctx context.Context, client sarama.Client, name string) (*Group, error) {
 	if name == "" {
 		return nil, errors.New("einmal: which group? Its name is empty")
@@ -124,7 +126,8 @@ func lookAtGroup(ctx context.Context, client sarama.Client, name string) (*Group
 		return nil, fmt.Errorf("einmal: describe the group %q: %w", name, err)
 	}
 	if len(v.Members) == 0 && len(v.partitions) == 0 {
-		return nil, fmt.Errorf("%w: %q has neither members nor committed offsets; check the name and the cluster", ErrNoGroup, name)
+		return nil, fmt.Errorf("%w: %q has neither members nor committed offsets; check the name and the cluster", ErrNoGroup,
+			name)
 	}
 	commits := v.commitTimesLater(ctx)
 	if err := v.askLog(ctx); err != nil {

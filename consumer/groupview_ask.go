@@ -35,7 +35,8 @@ func (v *groupView) askOnce() error {
 		return err
 	}
 	v.Coordinator = coordinator.Addr()
-	res, err := coordinator.DescribeGroups(&sarama.DescribeGroupsRequest{Version: v.describeVersion(), Groups: []string{v.Name}})
+	res, err := coordinator.DescribeGroups(&sarama.DescribeGroupsRequest{Version: v.describeVersion(),
+		Groups: []string{v.Name}})
 	if err != nil {
 		_ = coordinator.Close() // the next Coordinator opens it again
 		return err
@@ -71,7 +72,8 @@ func (v *groupView) describeVersion() int16 {
 	return 1
 }
 
-// takeOffsets returns the error of an offset that the coordinator cannot tell: it would look as if nothing were committed.
+// takeOffsets returns the error of an offset that the coordinator cannot tell: it would look as if nothing were
+// committed.
 func (v *groupView) takeOffsets(res *sarama.OffsetFetchResponse) error {
 	for topic, partitions := range res.Blocks {
 		for partition, block := range partitions {
@@ -177,7 +179,8 @@ func (v *groupView) askLog(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// takeTopic adds the partitions that nobody has and of which nothing is committed, and reads what was carried about the others.
+// takeTopic adds the partitions that nobody has and of which nothing is committed, and reads what was carried about the
+// others.
 func (v *groupView) takeTopic(t *sarama.TopicMetadata) {
 	for _, p := range t.Partitions {
 		v.at(t.Name, p.ID)
@@ -196,7 +199,8 @@ func (v *groupView) takeTopic(t *sarama.TopicMetadata) {
 	}
 }
 
-// askEnds asks each leader once for all its partitions' starts and once for their ends. It returns those of which it has not learnt both.
+// askEnds asks each leader once for all its partitions' starts and once for their ends. It returns those of which it
+// has not learnt both.
 func (v *groupView) askEnds(partitions []*GroupPartition) (failed []*GroupPartition) {
 	byLeader := map[*sarama.Broker][]*GroupPartition{}
 	for _, p := range partitions {

@@ -20,7 +20,8 @@ const (
 	// commitTimesBudget bounds the look into it.
 	commitTimesBudget = time.Second
 
-	// firstLook is how many records are looked at first, from the end of the topic's partition backwards; then so many times more.
+	// firstLook is how many records are looked at first, from the end of the topic's partition backwards; then so many
+	// times more.
 	firstLook, lookFactor = 5_000, 4
 )
 
@@ -44,8 +45,10 @@ func (v *groupView) commitTimesLater(ctx context.Context) <-chan commitTimes {
 	return found
 }
 
-// findCommitTimes reads backwards from the end, in larger and larger pieces: a partition whose offset moves has its commit near the end.
-func findCommitTimes(ctx context.Context, client sarama.Client, group string, wanted map[TopicPartition]bool) commitTimes {
+// findCommitTimes reads backwards from the end, in larger and larger pieces: a partition whose offset moves has its
+// commit near the end.
+func findCommitTimes(ctx context.Context, client sarama.Client, group string,
+	wanted map[TopicPartition]bool) commitTimes {
 	f := &commitFinder{commitTimes: commitTimes{at: map[TopicPartition]time.Time{}}, group: group, wanted: wanted}
 	reader, err := topicwindow.New(client, offsetsTopic)
 	if err != nil {
@@ -84,15 +87,16 @@ func (f *commitFinder) backwards(ctx context.Context, reader *topicwindow.Reader
 	for end, piece := log.To, int64(firstLook); end > log.From && len(f.wanted) > 0; piece *= lookFactor {
 		begin := max(log.From, end-piece)
 		first, at := time.Time{}, map[TopicPartition]time.Time{} // the last record of a piece counts
-		_, err := reader.Read(ctx, topicwindow.Range{Partition: log.Partition, From: begin, To: end}, func(rec *topicwindow.Record) error {
-			if first.IsZero() {
-				first = rec.Timestamp
-			}
-			if key, ok := commitKey(rec.Key, f.group); ok && f.wanted[key] && rec.Value != nil {
-				at[key] = rec.Timestamp
-			}
-			return nil
-		})
+		_, err := reader.Read(ctx, topicwindow.Range{Partition: log.Partition, From: begin, To: end},
+			func(rec *topicwindow.Record) error {
+				if first.IsZero() {
+					first = rec.Timestamp
+				}
+				if key, ok := commitKey(rec.Key, f.group); ok && f.wanted[key] && rec.Value != nil {
+					at[key] = rec.Timestamp
+				}
+				return nil
+			})
 		if err != nil {
 			return err
 		}
@@ -108,8 +112,8 @@ func (f *commitFinder) backwards(ctx context.Context, reader *topicwindow.Reader
 	return nil
 }
 
-// commitKey reads the key of a committed offset: a version, 0 or 1, the group, the topic, the partition. Other records, those of members for
-// example, have other versions.
+// commitKey reads the key of a committed offset: a version, 0 or 1, the group, the topic, the partition. Other records,
+// those of members for example, have other versions.
 func commitKey(key []byte, group string) (p TopicPartition, ok bool) {
 	if len(key) < 2 || binary.BigEndian.Uint16(key) > 1 {
 		return p, false

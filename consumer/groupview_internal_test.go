@@ -27,7 +27,8 @@ func TestCommitKey(t *testing.T) {
 	if p, ok := commitKey([]byte(good), "g"); !ok || p != (TopicPartition{"tt", 7}) {
 		t.Errorf("%v, %v", p, ok)
 	}
-	for _, key := range []string{"", "\x00", "\x00\x02\x00\x01g", "\x00\x01\x00\x01h\x00\x02tt\x00\x00\x00\x07", good[:len(good)-1], good + "x", "\x00\x01\xff\xffg"} {
+	for _, key := range []string{"", "\x00", "\x00\x02\x00\x01g", "\x00\x01\x00\x01h\x00\x02tt\x00\x00\x00\x07",
+		good[:len(good)-1], good + "x", "\x00\x01\xff\xffg"} {
 		if _, ok := commitKey([]byte(key), "g"); ok {
 			t.Errorf("%q is one", key)
 		}

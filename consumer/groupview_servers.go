@@ -7,8 +7,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// askServerSide asks for a group whose partitions the coordinator assigns (group.protocol=consumer, KIP-848). The request for the others says
-// that such a group is dead, or has no members. Those of einmal are in none: another client's are.
+// askServerSide asks for a group whose partitions the coordinator assigns (group.protocol=consumer, KIP-848). The
+// request for the others says that such a group is dead, or has no members. Those of einmal are in none: another
+// client's are.
 func (v *groupView) askServerSide(coordinator *sarama.Broker) error {
 	conf := *v.client.Config()
 	conf.Version = sarama.V3_7_0_0 // which has the request; the client's own is older

@@ -8,13 +8,15 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// A group whose partitions the coordinator assigns (KIP-848) is shown as others are, though no member of it can be einmal's.
+// A group whose partitions the coordinator assigns (KIP-848) is shown as others are, though no member of it can be
+// einmal's.
 func TestDescribeGroupOfTheServersAssignment(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
 		topic, group := b.Topic(t, 3), serverstest.Group(t)
 		b.Produce(t, records(topic, 2, 10)...)
-		member, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.ServerSideBalancer(), kgo.ClientID("another"),
+		member, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+			kgo.ServerSideBalancer(), kgo.ClientID("another"),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
 		must(t, err)
 		t.Cleanup(member.CloseAllowingRebalance)
@@ -30,7 +32,8 @@ func TestDescribeGroupOfTheServersAssignment(t *testing.T) {
 				return false
 			}
 			m := g.Members[0]
-			assigned := len(m.Partitions) == 3 && m.Partitions[2].Topic == topic && m.Partitions[2].Partition == 2 && g.Partitions[0].Member == m.ID
+			assigned := len(m.Partitions) == 3 && m.Partitions[2].Topic == topic && m.Partitions[2].Partition == 2 &&
+				g.Partitions[0].Member == m.ID
 			return m.ClientID == "another" && m.Host != "" && (assigned || b.Fake != nil) && // which names no topic
 				g.Partitions[0].Committed == 10 && g.Partitions[0].End == 10 && g.Partitions[1].Lag() == 0
 		})

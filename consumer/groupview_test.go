@@ -66,7 +66,8 @@ func TestOffsetThatIsNotToldOfAGroup(t *testing.T) {
 		}
 		return unstableOffset(req, topic), nil, true
 	})
-	if _, err := consumer.DescribeGroup(t.Context(), client(t, b), group); !errors.Is(err, sarama.ErrUnstableOffsetCommit) || !strings.Contains(err.Error(), topic+"[1]") {
+	if _, err := consumer.DescribeGroup(t.Context(), client(t, b), group); !errors.Is(err,
+		sarama.ErrUnstableOffsetCommit) || !strings.Contains(err.Error(), topic+"[1]") {
 		t.Errorf("%v", err)
 	}
 	told.Store(true)
@@ -86,9 +87,10 @@ func unstableOffset(req kmsg.Request, topic string) kmsg.Response {
 	} else {
 		p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 		p.Partition, p.Offset, p.ErrorCode = 1, -1, kerr.UnstableOffsetCommit.Code
-		res.Groups = []kmsg.OffsetFetchResponseGroup{{Group: asked.Groups[0].Group, Topics: []kmsg.OffsetFetchResponseGroupTopic{
-			{Topic: topic, Partitions: []kmsg.OffsetFetchResponseGroupTopicPartition{p}},
-		}}}
+		res.Groups = []kmsg.OffsetFetchResponseGroup{{Group: asked.Groups[0].Group,
+			Topics: []kmsg.OffsetFetchResponseGroupTopic{
+				{Topic: topic, Partitions: []kmsg.OffsetFetchResponseGroupTopicPartition{p}},
+			}}}
 	}
 	return res
 }
@@ -100,7 +102,8 @@ func TestDescribeGroup(t *testing.T) {
 		topic, group := b.Topic(t, 3), serverstest.Group(t)
 		b.Produce(t, records(topic, 2, 10)...)
 		g := &groupLook{T: t, client: client(t, b), name: group}
-		if _, err := consumer.DescribeGroup(t.Context(), g.client, group); !errors.Is(err, consumer.ErrNoGroup) || !strings.Contains(err.Error(), group) {
+		if _, err := consumer.DescribeGroup(t.Context(), g.client, group); !errors.Is(err, consumer.ErrNoGroup) ||
+			!strings.Contains(err.Error(), group) {
 			t.Fatalf("before it is there: %v", err)
 		}
 		m := start(t, config(b, group, topic, consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
@@ -110,7 +113,8 @@ func TestDescribeGroup(t *testing.T) {
 			return nil
 		})))
 		eventually(t, "it shows what is done and what is stuck", func() bool {
-			return g.look() && g.State == "Stable" && len(g.Partitions) == 3 && g.Partitions[0].Committed == 10 && g.Partitions[1].Committed == 4 &&
+			return g.look() && g.State == "Stable" && len(g.Partitions) == 3 && g.Partitions[0].Committed == 10 &&
+				g.Partitions[1].Committed == 4 &&
 				len(g.Partitions[1].Open) == 1 && g.Partitions[1].Open[0].Attempts > 0
 		})
 		g.checkMember(topic)
@@ -119,7 +123,8 @@ func TestDescribeGroup(t *testing.T) {
 		must(t, m.stop())
 		b.Produce(t, records(topic, 2, 10)...)
 		eventually(t, "nobody is left", func() bool { return g.look() && len(g.Members) == 0 })
-		if sum, _ := g.Lag(); sum != 26 || len(g.Partitions) != 3 || g.Partitions[1].Member != "" || len(g.Partitions[1].Open) == 0 {
+		if sum, _ := g.Lag(); sum != 26 || len(g.Partitions) != 3 || g.Partitions[1].Member != "" ||
+			len(g.Partitions[1].Open) == 0 {
 			t.Errorf("%+v", g.Group)
 		}
 	})
@@ -128,12 +133,14 @@ func TestDescribeGroup(t *testing.T) {
 // checkMember checks the group of one member while it runs.
 func (l *groupLook) checkMember(topic string) {
 	l.Helper()
-	if len(l.Members) != 1 || l.Members[0].Host == "" || l.Members[0].ClientID == "" || len(l.Members[0].Partitions) != 3 || l.Strategy == "" || l.Coordinator == "" {
+	if len(l.Members) != 1 || l.Members[0].Host == "" || l.Members[0].ClientID == "" ||
+		len(l.Members[0].Partitions) != 3 || l.Strategy == "" || l.Coordinator == "" {
 		l.Errorf("%+v", l.Group)
 	}
 	for i, want := range []struct{ end, lag int64 }{{10, 0}, {10, 6}, {0, 0}} {
 		p := &l.Partitions[i]
-		if p.Topic != topic || p.Partition != int32(i) || p.Member != l.Members[0].ID || p.End != want.end || p.Lag() != want.lag || p.OutOfRange() || p.Err != nil {
+		if p.Topic != topic || p.Partition != int32(i) || p.Member != l.Members[0].ID || p.End != want.end ||
+			p.Lag() != want.lag || p.OutOfRange() || p.Err != nil {
 			l.Errorf("%+v, want %+v", *p, want)
 		}
 	}
@@ -145,7 +152,8 @@ func (l *groupLook) checkMember(topic string) {
 	}
 }
 
-// checkCommitTimes: a broker that keeps offsets in a topic tells when they were committed, and for another the reason is told.
+// checkCommitTimes: a broker that keeps offsets in a topic tells when they were committed, and for another the reason
+// is told.
 func (l *groupLook) checkCommitTimes(told bool) {
 	l.Helper()
 	at := l.Partitions[0].CommittedAt

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Hooks are called when something happens to a partition or to the membership, for metrics and tests. All are optional. They run
-// one after the other on a goroutine of their own, in the order in which things happened, so they may call the Consumer; what
-// they miss when they are too slow (more than 1,000 events behind) is dropped.
+// Hooks are called when something happens to a partition or to the membership, for metrics and tests. All are optional.
+// They run one after the other on a goroutine of their own, in the order in which things happened, so they may call the
+// Consumer; what they miss when they are too slow (more than 1,000 events behind) is dropped.
 type Hooks struct {
 	// Assigned is called when this process begins to hold a partition.
 	Assigned func(topic string, partition int32)
@@ -16,8 +16,8 @@ type Hooks struct {
 	Revoked func(topic string, partition int32, drain time.Duration)
 	// Paused is called when a partition is paused because a limit is reached, Resumed when it goes on.
 	Paused, Resumed func(topic string, partition int32)
-	// OutOfRange is called when fetching could not start at the committed offset, and starts at the given one instead: records
-	// were deleted before they were read, or the topic was created again.
+	// OutOfRange is called when fetching could not start at the committed offset, and starts at the given one instead:
+	// records were deleted before they were read, or the topic was created again.
 	OutOfRange func(topic string, partition int32, offset int64)
 	// ShortSession is called when a membership ended less than 10 s after it began; count is how many did so in a row. A
 	// growing count means that something makes the group rebalance without end.

@@ -9,9 +9,9 @@ import (
 	"github.com/einmal-go/einmal/internal/kafkaconf"
 )
 
-// Time-outs of the group. Their order matters: drain < rebalance < read < session. A member must have finished and committed
-// before the group goes on without it, must outwait a JoinGroup that the broker parks for the rebalance time-out, and must
-// notice a dead connection before its session ends.
+// Time-outs of the group. Their order matters: drain < rebalance < read < session. A member must have finished and
+// committed before the group goes on without it, must outwait a JoinGroup that the broker parks for the rebalance
+// time-out, and must notice a dead connection before its session ends.
 const (
 	rebalanceTimeout  = 10 * time.Second
 	readTimeout       = 12 * time.Second // Kafka 4.3 answers a heartbeat up to 10.1 s late while it fences a dead broker
@@ -68,17 +68,29 @@ func clientID(group string) string {
 
 // owned are the fields that Config.Sarama must leave as they are, each with what to do instead.
 var owned = []kafkaconf.Owned{
-	{Name: "Consumer.Return.Errors", Field: func(c *sarama.Config) any { return c.Consumer.Return.Errors }, Remedy: "errors go to Config.Logger"},
-	{Name: "Consumer.Offsets.AutoCommit.Enable", Field: func(c *sarama.Config) any { return c.Consumer.Offsets.AutoCommit.Enable }, Remedy: "only finished messages are marked, so committing them in the background is safe; change its Interval if you must"},
-	{Name: "Consumer.Offsets.Initial", Field: func(c *sarama.Config) any { return c.Consumer.Offsets.Initial }, Remedy: "use Topic.Start"},
-	{Name: "Consumer.Group.ResetInvalidOffsets", Field: func(c *sarama.Config) any { return c.Consumer.Group.ResetInvalidOffsets }, Remedy: "use Topic.OutOfRange"},
-	{Name: "Consumer.Group.Rebalance.Strategy", Field: func(c *sarama.Config) any { return c.Consumer.Group.Rebalance.Strategy }, Remedy: strategyRemedy},
+	{Name: "Consumer.Return.Errors", Field: func(c *sarama.Config) any { return c.Consumer.Return.Errors },
+		Remedy: "errors go to Config.Logger"},
+	{Name: "Consumer.Offsets.AutoCommit.Enable",
+		Field:  func(c *sarama.Config) any { return c.Consumer.Offsets.AutoCommit.Enable },
+		Remedy: "only finished messages are marked, so committing them in the background is safe; change its Interval if you must"},
+	{Name: "Consumer.Offsets.Initial", Field: func(c *sarama.Config) any { return c.Consumer.Offsets.Initial },
+		Remedy: "use Topic.Start"},
+	{Name: "Consumer.Group.ResetInvalidOffsets",
+		Field: func(c *sarama.Config) any { return c.Consumer.Group.ResetInvalidOffsets }, Remedy: "use Topic.OutOfRange"},
+	{Name: "Consumer.Group.Rebalance.Strategy",
+		Field: func(c *sarama.Config) any { return c.Consumer.Group.Rebalance.Strategy }, Remedy: strategyRemedy},
 	{Name: "Consumer.Group.Rebalance.GroupStrategies", Field: strategies, Remedy: strategyRemedy},
-	{Name: "Consumer.Group.InstanceId", Field: func(c *sarama.Config) any { return c.Consumer.Group.InstanceId }, Remedy: "use Config.InstanceID"},
-	{Name: "Consumer.MaxProcessingTime", Field: func(c *sarama.Config) any { return c.Consumer.MaxProcessingTime }, Remedy: "it is no time limit for handlers, and raising it starves other partitions; middleware.Timeout limits handlers"},
-	{Name: "Consumer.Fetch.Max", Field: func(c *sarama.Config) any { return c.Consumer.Fetch.Max }, Remedy: "a maximum can skip messages that are larger"},
-	{Name: "Consumer.Interceptors", Field: func(c *sarama.Config) any { return len(c.Consumer.Interceptors) }, Remedy: "they can run twice for a message; use a Middleware"},
-	{Name: "Metadata.AllowAutoTopicCreation", Field: func(c *sarama.Config) any { return c.Metadata.AllowAutoTopicCreation }, Remedy: "a misspelt topic would be created; create topics before consuming them"},
+	{Name: "Consumer.Group.InstanceId", Field: func(c *sarama.Config) any { return c.Consumer.Group.InstanceId },
+		Remedy: "use Config.InstanceID"},
+	{Name: "Consumer.MaxProcessingTime", Field: func(c *sarama.Config) any { return c.Consumer.MaxProcessingTime },
+		Remedy: "it is no time limit for handlers, and raising it starves other partitions; middleware.Timeout limits handlers"},
+	{Name: "Consumer.Fetch.Max", Field: func(c *sarama.Config) any { return c.Consumer.Fetch.Max },
+		Remedy: "a maximum can skip messages that are larger"},
+	{Name: "Consumer.Interceptors", Field: func(c *sarama.Config) any { return len(c.Consumer.Interceptors) },
+		Remedy: "they can run twice for a message; use a Middleware"},
+	{Name: "Metadata.AllowAutoTopicCreation",
+		Field:  func(c *sarama.Config) any { return c.Metadata.AllowAutoTopicCreation },
+		Remedy: "a misspelt topic would be created; create topics before consuming them"},
 }
 
 const strategyRemedy = "use Config.Rebalance; sticky is not offered, because it keeps Kafka from moving the group to its newer protocol (KIP-848)"
@@ -102,7 +114,8 @@ func saramaConfig(p *problems, cfg Config, st *strategy) *sarama.Config {
 		checkOwned(p, sc, cfg)
 	}
 	if !sc.Version.IsAtLeast(sarama.V0_11_0_0) {
-		p.add("Config.Sarama", "sets Version to %v: set at least %v, older ones have no record headers", sc.Version, sarama.V0_11_0_0)
+		p.add("Config.Sarama", "sets Version to %v: set at least %v, older ones have no record headers", sc.Version,
+			sarama.V0_11_0_0)
 	} else if err := sc.Validate(); err != nil {
 		p.add("Config.Sarama", "%v", err)
 	}
@@ -127,7 +140,8 @@ func checkTimeouts(p *problems, sc *sarama.Config) {
 			p.add("Config.Sarama", "%s is %v and %s is %v: make the first smaller, %s", small, a, large, b, why)
 		}
 	}
-	below("2 x Consumer.Group.Heartbeat.Interval", 2*g.Heartbeat.Interval, "Consumer.Group.Rebalance.Timeout", g.Rebalance.Timeout,
+	below("2 x Consumer.Group.Heartbeat.Interval", 2*g.Heartbeat.Interval, "Consumer.Group.Rebalance.Timeout",
+		g.Rebalance.Timeout,
 		"else nothing is left of a rebalance for finishing messages")
 	below("Consumer.Group.Rebalance.Timeout", g.Rebalance.Timeout, "Net.ReadTimeout", sc.Net.ReadTimeout,
 		"else joining the group times out while the others drain")
@@ -146,10 +160,14 @@ func checkLoops(p *problems, sc *sarama.Config) {
 		least time.Duration
 		what  string
 	}{
-		{"Metadata.RefreshFrequency", sc.Metadata.RefreshFrequency, leastPeriod, "new partitions are looked for that often, 0 does not switch it off"},
-		{"Metadata.Retry.Backoff", sc.Metadata.Retry.Backoff, leastBackoff, "a broker that is away would be asked without a pause"},
-		{"Consumer.Retry.Backoff", sc.Consumer.Retry.Backoff, leastBackoff, "a partition that cannot be read would be asked for without a pause"},
-		{"Consumer.Group.Rebalance.Retry.Backoff", sc.Consumer.Group.Rebalance.Retry.Backoff, leastBackoff, "the group would be joined without a pause"},
+		{"Metadata.RefreshFrequency", sc.Metadata.RefreshFrequency, leastPeriod,
+			"new partitions are looked for that often, 0 does not switch it off"},
+		{"Metadata.Retry.Backoff", sc.Metadata.Retry.Backoff, leastBackoff,
+			"a broker that is away would be asked without a pause"},
+		{"Consumer.Retry.Backoff", sc.Consumer.Retry.Backoff, leastBackoff,
+			"a partition that cannot be read would be asked for without a pause"},
+		{"Consumer.Group.Rebalance.Retry.Backoff", sc.Consumer.Group.Rebalance.Retry.Backoff, leastBackoff,
+			"the group would be joined without a pause"},
 	} {
 		if f.d < f.least {
 			p.add("Config.Sarama", "sets %s to %v: set at least %v; %s", f.name, f.d, f.least, f.what)
@@ -157,8 +175,8 @@ func checkLoops(p *problems, sc *sarama.Config) {
 	}
 }
 
-// checkSizes refuses a fetch whose answer sarama would not read: it fails as a whole, again and again, for all partitions of the
-// broker. sarama.MaxResponseSize is a variable of the whole process, so it is main's to set.
+// checkSizes refuses a fetch whose answer sarama would not read: it fails as a whole, again and again, for all
+// partitions of the broker. sarama.MaxResponseSize is a variable of the whole process, so it is main's to set.
 func checkSizes(p *problems, sc *sarama.Config) {
 	f := sc.Consumer.Fetch
 	if limit := int64(sarama.MaxResponseSize); int64(f.MaxBytes)+int64(f.Default) > limit {

@@ -23,7 +23,8 @@ var edits = map[string]func(*sarama.Config){
 	"Consumer.Interceptors":              func(c *sarama.Config) { c.Consumer.Interceptors = []sarama.ConsumerInterceptor{nil} },
 	"Metadata.AllowAutoTopicCreation":    func(c *sarama.Config) { c.Metadata.AllowAutoTopicCreation = true },
 	"Consumer.Group.Rebalance.GroupStrategies": func(c *sarama.Config) {
-		c.Consumer.Group.Rebalance.GroupStrategies = append(c.Consumer.Group.Rebalance.GroupStrategies, sarama.NewBalanceStrategySticky())
+		c.Consumer.Group.Rebalance.GroupStrategies = append(c.Consumer.Group.Rebalance.GroupStrategies,
+			sarama.NewBalanceStrategySticky())
 	},
 }
 
@@ -112,7 +113,8 @@ func TestTimeoutsThatContradict(t *testing.T) {
 		{"heartbeat", 5, 10, 12, 20, []string{"2 x Consumer.Group.Heartbeat.Interval is 10ms and Consumer.Group.Rebalance.Timeout is 10ms"}},
 		{"rebalance", 1, 12, 12, 20, []string{"Consumer.Group.Rebalance.Timeout is 12ms and Net.ReadTimeout is 12ms"}},
 		{"read", 1, 10, 20, 20, []string{"Net.ReadTimeout is 20ms and Consumer.Group.Session.Timeout is 20ms"}},
-		{"all", 30, 30, 30, 31, []string{"2 x Consumer.Group.Heartbeat.Interval is 60ms", "Consumer.Group.Rebalance.Timeout is 30ms"}},
+		{"all", 30, 30, 30, 31, []string{"2 x Consumer.Group.Heartbeat.Interval is 60ms",
+			"Consumer.Group.Rebalance.Timeout is 30ms"}},
 	} {
 		var p problems
 		saramaConfig(&p, Config{Group: "g", Sarama: func(c *sarama.Config) {
@@ -206,7 +208,8 @@ func TestRefused(t *testing.T) {
 			if got == nil {
 				continue
 			}
-			if !errors.Is(got, test.err) || !strings.Contains(got.Error(), `group "billing"`) || !strings.Contains(got.Error(), test.remedy) {
+			if !errors.Is(got, test.err) || !strings.Contains(got.Error(), `group "billing"`) ||
+				!strings.Contains(got.Error(), test.remedy) {
 				t.Errorf("%v: says %q, want %q in it", err, got, test.remedy)
 			}
 		}
@@ -228,15 +231,18 @@ func TestSettingsThatMakeLoops(t *testing.T) {
 		set  func(*sarama.Config, time.Duration)
 		ok   time.Duration
 	}{
-		{"Metadata.RefreshFrequency", func(c *sarama.Config, d time.Duration) { c.Metadata.RefreshFrequency = d }, leastPeriod},
+		{"Metadata.RefreshFrequency", func(c *sarama.Config, d time.Duration) { c.Metadata.RefreshFrequency = d },
+			leastPeriod},
 		{"Metadata.Retry.Backoff", func(c *sarama.Config, d time.Duration) { c.Metadata.Retry.Backoff = d }, leastBackoff},
 		{"Consumer.Retry.Backoff", func(c *sarama.Config, d time.Duration) { c.Consumer.Retry.Backoff = d }, leastBackoff},
-		{"Consumer.Group.Rebalance.Retry.Backoff", func(c *sarama.Config, d time.Duration) { c.Consumer.Group.Rebalance.Retry.Backoff = d }, leastBackoff},
+		{"Consumer.Group.Rebalance.Retry.Backoff",
+			func(c *sarama.Config, d time.Duration) { c.Consumer.Group.Rebalance.Retry.Backoff = d }, leastBackoff},
 	} {
 		for d, want := range map[time.Duration]int{0: 1, f.ok - 1: 1, f.ok: 0} {
 			var p problems
 			saramaConfig(&p, Config{Group: "g", Sarama: func(c *sarama.Config) { f.set(c, d) }}, &strategy{})
-			if len(p) != want || want > 0 && !strings.Contains(p[0].Error(), "sets "+f.name+" to "+d.String()+": set at least "+f.ok.String()) {
+			if len(p) != want || want > 0 && !strings.Contains(p[0].Error(), "sets "+f.name+" to "+d.String()+": set at least "+
+				f.ok.String()) {
 				t.Errorf("%s %v: %v", f.name, d, errors.Join(p...))
 			}
 		}

@@ -12,8 +12,9 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// A member of another client that uses Kafka's newer protocol (KIP-848) joins the group while it runs, and leaves it again: the group
-// shares its partitions with it, sees new ones, and goes back. In-process brokers do not upgrade groups, so this is for Apache Kafka.
+// A member of another client that uses Kafka's newer protocol (KIP-848) joins the group while it runs, and leaves it
+// again: the group shares its partitions with it, sees new ones, and goes back. In-process brokers do not upgrade
+// groups, so this is for Apache Kafka.
 func TestMemberOfTheNewerProtocol(t *testing.T) {
 	t.Parallel()
 	for _, rebalance := range []consumer.Rebalance{consumer.Eager, consumer.Cooperative} {
@@ -86,7 +87,8 @@ func (p *places) len() int {
 // joinNewer joins as a member of the newer protocol, and counts what it consumes.
 func joinNewer(t *testing.T, b *serverstest.Broker, group, topic string, n *atomic.Int32, all *places) (leave func()) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.ServerSideBalancer(),
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.ServerSideBalancer(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,11 @@ func TestLagThatIsNotTold(t *testing.T) {
 	}), consumer.Unordered, 4)
 	cfg.Limits.PartitionMessages = 4
 	m := start(t, cfg)
-	eventually(t, "it is paused", func() bool { p := m.Status().Partitions; return len(p) == 1 && p[0].Paused && p[0].Lag == 20 })
+	eventually(t, "it is paused", func() bool {
+		p := m.Status().Partitions
+		return len(p) == 1 && p[0].Paused &&
+			p[0].Lag == 20
+	})
 	denied := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.TopicAuthorizationFailed, Count: -1})
 	eventually(t, "its lag is not known", func() bool { return m.Status().Partitions[0].Lag == -1 })
 	denied.Remove()

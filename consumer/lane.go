@@ -4,9 +4,10 @@ import "github.com/einmal-go/einmal/internal/turn"
 
 // lane is a list of messages that take effect one after the other.
 //
-// One of them is in work at a time, or a train: several in a row, where a link makes groups of them. Those of a train are in work side by
-// side, and whatever puts their effects into transactions looks at their turns. A message that failed keeps its turn until it has
-// finished: those behind it that are in work wait for it, no other one is handed out.
+// One of them is in work at a time, or a train: several in a row, where a link makes groups of them. Those of a train
+// are in work side by side, and whatever puts their effects into transactions looks at their turns. A message that
+// failed keeps its turn until it has finished: those behind it that are in work wait for it, no other one is handed
+// out.
 type lane struct {
 	key         string
 	first, last *item // not handed out
@@ -24,8 +25,8 @@ type lane struct {
 	seat    seat  // for this seat
 }
 
-// seat is what a message takes while it is in work. Those that wait behind another one have seats of their own: a message that takes long, or
-// fails, may keep these, and never the workers of other lanes.
+// seat is what a message takes while it is in work. Those that wait behind another one have seats of their own: a
+// message that takes long, or fails, may keep these, and never the workers of other lanes.
 type seat int
 
 const (
@@ -46,8 +47,9 @@ func (l *lane) push(it *item) {
 // empty reports whether no message stands in the lane.
 func (l *lane) empty() bool { return l.first == nil && l.out == 0 }
 
-// candidate returns the message that may be handled now, or nil, and the seat that it takes. length is the most that may be in work. One that
-// has failed runs again when nothing stands before it: it would wait, with a worker that those before it may need.
+// candidate returns the message that may be handled now, or nil, and the seat that it takes. length is the most that
+// may be in work. One that has failed runs again when nothing stands before it: it would wait, with a worker that those
+// before it may need.
 func (l *lane) candidate(length int) (*item, seat) {
 	switch {
 	case l.again != nil && !l.again.waits():
@@ -62,7 +64,8 @@ func (l *lane) candidate(length int) (*item, seat) {
 	return nil, worker
 }
 
-// next hands out the candidate, which there must be. A message that is alone in its lane needs no turn; those that come later wait for it.
+// next hands out the candidate, which there must be. A message that is alone in its lane needs no turn; those that come
+// later wait for it.
 func (l *lane) next(length int) *item {
 	if it := l.again; it != nil {
 		l.again, it.next = it.next, nil
@@ -111,7 +114,8 @@ func (l *lane) unpark(it *item) {
 	it.next, *at = *at, it
 }
 
-// most is how many messages may be in work at once: few after a failure, as those behind a message that fails wait for it.
+// most is how many messages may be in work at once: few after a failure, as those behind a message that fails wait for
+// it.
 func (l *lane) most(length int) int {
 	if l.short > 0 {
 		return min(l.short, length)

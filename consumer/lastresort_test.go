@@ -33,7 +33,8 @@ func TestRefusedCoordinatorIsAskedAgain(t *testing.T) {
 	b := serverstest.InProcess(t)
 	group := serverstest.Group(t)
 	g := testGroupClient(t, group, b, nil)
-	fault := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: group, Err: kerr.GroupAuthorizationFailed, Count: -1})
+	fault := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: group,
+		Err: kerr.GroupAuthorizationFailed, Count: -1})
 	for range 2 {
 		if _, err := g.Coordinator(group); !errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
 			t.Fatalf("%v, want that it is refused", err)
@@ -48,7 +49,8 @@ func TestRefusedCoordinatorIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A coordinator that accepts the connection and says nothing is not waited for without end, and the error says which it is.
+// A coordinator that accepts the connection and says nothing is not waited for without end, and the error says which it
+// is.
 func TestConnectToACoordinatorThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
@@ -153,7 +155,8 @@ func TestLastCommitThatIsNotAnswered(t *testing.T) {
 	}
 }
 
-// Without a connection to the brokers nothing is known of committed offsets, and that a static member stays in the group is told.
+// Without a connection to the brokers nothing is known of committed offsets, and that a static member stays in the
+// group is told.
 func TestWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
@@ -209,7 +212,8 @@ func TestStaticMemberThatMayNotLeave(t *testing.T) {
 				return res, nil, true
 			})
 			var log logBuffer
-			m := &membership{running: &running{Consumer: &Consumer{cfg: Config{Group: group, InstanceID: "this"}}, client: g, log: slog.New(slog.NewTextHandler(&log, nil))}}
+			m := &membership{running: &running{Consumer: &Consumer{cfg: Config{Group: group, InstanceID: "this"}}, client: g,
+				log: slog.New(slog.NewTextHandler(&log, nil))}}
 			m.removeInstance()
 			if log.says("could not leave the group") != c.told || c.told && !log.says("level=WARN") {
 				t.Errorf("told: %v, want %v", !c.told, c.told)
@@ -227,7 +231,8 @@ func TestCommittedOffsetThatIsNotTold(t *testing.T) {
 	if c := s.committedOffset(at); c.offset != -1 || c.note != "" || c.carried != "" {
 		t.Errorf("nothing is known: %+v", c)
 	}
-	s.committed = map[string]map[int32]committed{"t": {0: {offset: 7}, 1: {offset: 9, note: "partitions=2", carried: " open="}}}
+	s.committed = map[string]map[int32]committed{"t": {0: {offset: 7},
+		1: {offset: 9, note: "partitions=2", carried: " open="}}}
 	if c := s.committedOffset(at); c != s.committed["t"][1] {
 		t.Errorf("%+v, want %+v", c, s.committed["t"][1])
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// RefreshMetadata is the client's, but that partitions without a leader are no error: it would keep the whole group from joining.
-// They wait by themselves, the others are consumed.
+// RefreshMetadata is the client's, but that partitions without a leader are no error: it would keep the whole group
+// from joining. They wait by themselves, the others are consumed.
 func (g *groupClient) RefreshMetadata(topics ...string) error {
 	return exceptLeaderless(g.Client.RefreshMetadata(topics...))
 }
 
-// GetOffset is the client's, but while a session runs it asks again until there is an answer: an error would end the session for all
-// partitions.
+// GetOffset is the client's, but while a session runs it asks again until there is an answer: an error would end the
+// session for all partitions.
 func (g *groupClient) GetOffset(topic string, partition int32, at int64) (int64, error) {
 	for {
 		offset, err := g.Client.GetOffset(topic, partition, at)
@@ -53,7 +53,8 @@ func exceptLeaderless(err error) error {
 	return nil
 }
 
-// leaderPoll is how often leaders are looked for that miss, and offsets that no broker told. sarama looks once a minute.
+// leaderPoll is how often leaders are looked for that miss, and offsets that no broker told. sarama looks once a
+// minute.
 const leaderPoll = 2 * time.Second
 
 // awaitLeaders reports the partitions of a session that have no leader, and asks for them until each has one.
@@ -69,7 +70,8 @@ func (s *session) awaitLeaders(sess sarama.ConsumerGroupSession) {
 		}
 		s.unread.keep(claims)
 		if text := fmt.Sprint(waiting); len(waiting) > 0 && text != told {
-			s.log.Error("einmal: partitions have no leader, they are not consumed until they have one", slog.Any("partitions", waiting))
+			s.log.Error("einmal: partitions have no leader, they are not consumed until they have one",
+				slog.Any("partitions", waiting))
 			told = text
 		}
 		if len(waiting) == 0 && s.cfg.Rebalance != Cooperative || !pause(sess.Context(), leaderPoll) {

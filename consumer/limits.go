@@ -6,28 +6,30 @@ import (
 	"time"
 )
 
-// Limits bound what a Consumer holds in memory, and how far it works ahead of a message that is stuck. A partition that is over
-// a limit is paused, and resumed at half of that one. What fetches bring before the pause takes hold comes on top. Their size
-// follows Messages, Bytes and the number of partitions that the process holds, in cooperative mode that its topics have: all of
-// them together bring 48 bytes for each of Messages, or a sixteenth of Bytes, but 16 KiB of each partition, and one batch of
-// whatever size. Less is fetched where Consumer.Fetch.Default says so in Config.Sarama. So what is held stays within twice
-// Messages and Bytes, unless small messages are compressed to much less than a half, or a process holds several hundred
-// partitions: with the default limits and messages of 100 bytes, compressed to a half, 300. Zero means the default.
+// Limits bound what a Consumer holds in memory, and how far it works ahead of a message that is stuck. A partition that
+// is over a limit is paused, and resumed at half of that one. What fetches bring before the pause takes hold comes on
+// top. Their size follows Messages, Bytes and the number of partitions that the process holds, in cooperative mode that
+// its topics have: all of them together bring 48 bytes for each of Messages, or a sixteenth of Bytes, but 16 KiB of
+// each partition, and one batch of whatever size. Less is fetched where Consumer.Fetch.Default says so in
+// Config.Sarama. So what is held stays within twice Messages and Bytes, unless small messages are compressed to much
+// less than a half, or a process holds several hundred partitions: with the default limits and messages of 100 bytes,
+// compressed to a half, 300. Zero means the default.
 type Limits struct {
-	// PartitionMessages of one partition are fetched and not finished. Default: 5,000, or 4 x Topic.Workers if that is more,
-	// so that workers find something to do while the next fetch is under way: with small messages it brings some thousand.
+	// PartitionMessages of one partition are fetched and not finished. Default: 5,000, or 4 x Topic.Workers if that is
+	// more, so that workers find something to do while the next fetch is under way: with small messages it brings some
+	// thousand.
 	PartitionMessages int
-	// PartitionBytes are held by them, headers and bookkeeping included. Default: 16 MiB. A message keeps in memory the batch
-	// that it was produced in, so messages that are stuck for long can hold more: up to a batch each.
+	// PartitionBytes are held by them, headers and bookkeeping included. Default: 16 MiB. A message keeps in memory the
+	// batch that it was produced in, so messages that are stuck for long can hold more: up to a batch each.
 	PartitionBytes int
 	// Messages and Bytes bound all partitions together. A partition of which nothing is held is never paused for them, so
 	// that none starves. Defaults: 100,000 and 256 MiB.
 	Messages, Bytes int
-	// Ahead is how many messages of a partition may have been delivered from its oldest unfinished one on. So many are delivered
-	// again when the partition changes hands, by a crash or a rebalance, and each costs a look-up of its record; they cost
-	// no memory. Default: 20,000,000: one message that fails for ever lets the others of its partition pass for 2.8 hours at
-	// 2,000 a second, time enough for an alert to wake somebody. docs/failures.md has the cost of the repetition. When the
-	// limit is reached, the log and Status.PausedBy say so, and Status.Oldest names the message.
+	// Ahead is how many messages of a partition may have been delivered from its oldest unfinished one on. So many are
+	// delivered again when the partition changes hands, by a crash or a rebalance, and each costs a look-up of its record;
+	// they cost no memory. Default: 20,000,000: one message that fails for ever lets the others of its partition pass for
+	// 2.8 hours at 2,000 a second, time enough for an alert to wake somebody. docs/failures.md has the cost of the
+	// repetition. When the limit is reached, the log and Status.PausedBy say so, and Status.Oldest names the message.
 	Ahead int
 }
 
@@ -98,8 +100,8 @@ const (
 // allLimits are in the order in which one is named where several are reached.
 var allLimits = []Limit{LimitAhead, LimitPartitionMessages, LimitPartitionBytes, LimitMessages, LimitBytes}
 
-// exceeds reports whether the claim is over a limit / divisor. A claim that holds nothing is never over those of all partitions. It is called
-// under the lock.
+// exceeds reports whether the claim is over a limit / divisor. A claim that holds nothing is never over those of all
+// partitions. It is called under the lock.
 func (cl *claim) exceeds(limit Limit, divisor int64) bool {
 	l, load := cl.run.cfg.Limits, &cl.run.load
 	switch limit {
@@ -117,8 +119,8 @@ func (cl *claim) exceeds(limit Limit, divisor int64) bool {
 	return false
 }
 
-// over returns a limit for which the claim must be paused: one that it is over, or half of the one for which it is paused already, so that
-// it is not paused again at once. It is "" if there is none. It is called under the lock.
+// over returns a limit for which the claim must be paused: one that it is over, or half of the one for which it is
+// paused already, so that it is not paused again at once. It is "" if there is none. It is called under the lock.
 func (cl *claim) over() Limit {
 	for _, limit := range allLimits {
 		divisor := int64(1)
@@ -154,8 +156,8 @@ type holdup struct {
 	offset   int64
 }
 
-// tellAhead logs which message so many others have passed that its partition is paused, once it has lasted from one call to the
-// next. It is called under the lock.
+// tellAhead logs which message so many others have passed that its partition is paused, once it has lasted from one
+// call to the next. It is called under the lock.
 func (cl *claim) tellAhead() {
 	it := cl.open.oldest
 	switch {
@@ -171,7 +173,8 @@ func (cl *claim) tellAhead() {
 	}
 	cl.holdup.told = true
 	cl.run.log.Warn("einmal: a message is unfinished, and as many as Limits.Ahead were delivered behind it: the partition is paused until it has finished",
-		cl.attrs(slog.Int64(attrOffset, it.offset), slog.Int("failed_attempts", it.attempts()), slog.Time("since", it.fetched), slog.Int("ahead", cl.tracker.Ahead()))...)
+		cl.attrs(slog.Int64(attrOffset, it.offset), slog.Int("failed_attempts", it.attempts()),
+			slog.Time("since", it.fetched), slog.Int("ahead", cl.tracker.Ahead()))...)
 }
 
 // resumeIfLow is called under the lock when something was finished, here or elsewhere.
@@ -185,12 +188,12 @@ func (cl *claim) resumeIfLow() {
 	}
 	cl.countPause(time.Now())
 	cl.pausedBy = ""
-	cl.group.Resume(cl.ref())
+	cl.fetchAgain()
 	cl.run.hooks.partition(cl.run.hooks.hooks.Resumed, cl)
 }
 
-// report brings the load up to date with what the claim holds, and lets other claims go on that were paused for it. It is called
-// under the lock, so the others are looked at from a goroutine.
+// report brings the load up to date with what the claim holds, and lets other claims go on that were paused for it. It
+// is called under the lock, so the others are looked at from a goroutine.
 func (cl *claim) report() {
 	r := cl.run
 	r.load.add(cl.held-cl.reported.messages, cl.bytes-cl.reported.bytes)

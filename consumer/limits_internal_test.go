@@ -81,7 +81,8 @@ func TestPauseAboveALimitUntilHalfOfIt(t *testing.T) {
 	}
 }
 
-// A partition that is below its own limits again stays paused while all together are over theirs, unless it holds nothing.
+// A partition that is below its own limits again stays paused while all together are over theirs, unless it holds
+// nothing.
 func TestPauseGoesOnForTheTotal(t *testing.T) {
 	t.Parallel()
 	for _, total := range []Limit{LimitMessages, LimitBytes} {
@@ -178,5 +179,64 @@ func TestLoadIsLow(t *testing.T) {
 		if got := l.low(limits); got != c.low {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// What pauses the fetches of a partition, a limit, a user or a batch that cannot be decoded, holds until the last of
+// them is over.
+func TestFetchesPausedForSeveralReasons(t *testing.T) {
+	t.Parallel()
+	user := func(cl *claim, yes bool) {
+		if !yes {
+			cl.run.userPauses.remove("t", nil)
+		} else {
+			cl.run.userPauses.set(&Pause{Topic: "t", Partition: wholeTopic}, nil)
+		}
+		cl.syncPause()
+	}
+	limit := func(cl *claim, yes bool) {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		if cl.held = 0; yes {
+			cl.held = 1001
+		}
+		cl.pauseIfOver()
+		cl.resumeIfLow()
+	}
+	batch := func(cl *claim, yes bool) {
+		if !yes {
+			cl.examined()
+		} else {
+			cl.pauseUndecodable(0, errTried)
+		}
+	}
+	reasons := []func(cl *claim, yes bool){user, limit, batch}
+	for i, first := range reasons {
+		for j, second := range reasons {
+			cl, g, _ := limited(t, LimitPartitionMessages)
+			first(cl, true)
+			if second(cl, true); !g.is(0) {
+				t.Errorf("%d, %d: it is not paused", i, j)
+			}
+			if first(cl, false); i != j && !g.is(0) {
+				t.Errorf("%d, %d: fetched again although the other reason holds", i, j)
+			}
+			if second(cl, false); g.is(0) {
+				t.Errorf("%d, %d: not fetched again", i, j)
+			}
+		}
+	}
+}
+
+// The end of a user's pause starts nothing in a claim that lets go of its partition, and fetches nothing for it.
+func TestEndOfAUsersPauseAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	cl, g, _ := limited(t, LimitPartitionMessages)
+	cl.run.userPauses.set(&Pause{Topic: "t", Partition: 0}, nil)
+	cl.syncPause()
+	cl.stop()
+	cl.run.userPauses.remove("t", nil)
+	if cl.syncPause(); !g.is(0) || cl.userPause != nil {
+		t.Errorf("fetches paused: %v, by %+v", g.is(0), cl.userPause)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// checkLinks asks the links of all chains whether they will work. An answer that asks for a delay is asked again: a database that
-// starts beside the service.
+// checkLinks asks the links of all chains whether they will work. An answer that asks for a delay is asked again: a
+// database that starts beside the service.
 func (s *starter) checkLinks(ctx context.Context) error {
 	found := make([][]error, len(s.names))
 	var wg sync.WaitGroup
@@ -22,8 +22,8 @@ func (s *starter) checkLinks(ctx context.Context) error {
 	return saidOnce(s.names, found)
 }
 
-// saidOnce joins the errors that were found in the topics' chains, each behind the names of its topics: many chains share a store, and
-// what its table lacks is a page of SQL.
+// saidOnce joins the errors that were found in the topics' chains, each behind the names of its topics: many chains
+// share a store, and what its table lacks is a page of SQL.
 func saidOnce(names []string, found [][]error) error {
 	var texts []string // in the order of the topics
 	errs, topics := map[string]error{}, map[string][]string{}

@@ -38,8 +38,8 @@ func partitionAttr(partition int32) slog.Attr {
 	return slog.String(attrPartition, strconv.Itoa(int(partition)))
 }
 
-// brokerErrors logs the errors of the Kafka client. A broker that is away makes several per partition and second, all alike, so what
-// says the same is logged once in a while, with the number of times that it was left out.
+// brokerErrors logs the errors of the Kafka client. A broker that is away makes several per partition and second, all
+// alike, so what says the same is logged once in a while, with the number of times that it was left out.
 type brokerErrors struct {
 	log   *slog.Logger
 	every time.Duration
@@ -83,7 +83,8 @@ func (b *brokerErrors) warn(err error) {
 	b.log.Warn("einmal: the Kafka client reports an error, it goes on by itself", attrs...)
 }
 
-// gist is what errors that say the same have in common: not the port of this end of the connection, nor the partition of the topic.
+// gist is what errors that say the same have in common: not the port of this end of the connection, nor the partition
+// of the topic.
 func gist(err error) string {
 	prefix := ""
 	if ce, ok := errors.AsType[*sarama.ConsumerError](err); ok && ce.Err != nil {
@@ -92,5 +93,6 @@ func gist(err error) string {
 	return prefix + localEnd.ReplaceAllString(err.Error(), "$1->")
 }
 
-// localEnd is the first half of "read tcp 10.0.0.7:49832->10.0.0.1:9092", in which the port is another one for each connection.
+// localEnd is the first half of "read tcp 10.0.0.7:49832->10.0.0.1:9092", in which the port is another one for each
+// connection.
 var localEnd = regexp.MustCompile(`(\S+):\d+->`)

@@ -50,7 +50,8 @@ func TestBrokerErrorsAreCountedNotRepeated(t *testing.T) {
 		}
 		errs.warn(reset)
 		lines := logged(t, b)
-		if len(lines) != 2 || lines[0] != (line{"WARN", "connection refused", 0}) || lines[1] != (line{"WARN", "connection reset", 0}) {
+		if len(lines) != 2 || lines[0] != (line{"WARN", "connection refused", 0}) ||
+			lines[1] != (line{"WARN", "connection reset", 0}) {
 			t.Errorf("in the first 10 s: %v", lines)
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -26,14 +26,15 @@ type membership struct {
 	sessionEnd   error // why it ended
 }
 
-// What lies between two sessions. A rebalance is answered at once, the others wait for it; sessions that end soon after they began,
-// one after the other, are not: without a pause one bad partition would make the whole group rebalance without end.
+// What lies between two sessions. A rebalance is answered at once, the others wait for it; sessions that end soon after
+// they began, one after the other, are not: without a pause one bad partition would make the whole group rebalance
+// without end.
 const (
 	shortSession = 10 * time.Second
 	rejoinBase   = 100 * time.Millisecond
 	rejoinMax    = 5 * time.Second
-	// rejoinOthers is the most where others made the group rebalance: they wait for this member, with all their partitions. It is
-	// for the one that begins the rebalances to pause.
+	// rejoinOthers is the most where others made the group rebalance: they wait for this member, with all their
+	// partitions. It is for the one that begins the rebalances to pause.
 	rejoinOthers = 200 * time.Millisecond
 )
 
@@ -79,9 +80,9 @@ func (r *running) member() error {
 	return m.sessions()
 }
 
-// cutIfStuck is the last resort when the membership ends: a request that a broker does not answer, a join that it parks, knows no
-// context. When the claims have had their time and sarama has not returned, the connections are cut, and none is opened until it has:
-// sarama asks each broker several times, and each of them may be frozen.
+// cutIfStuck is the last resort when the membership ends: a request that a broker does not answer, a join that it
+// parks, knows no context. When the claims have had their time and sarama has not returned, the connections are cut,
+// and none is opened until it has: sarama asks each broker several times, and each of them may be frozen.
 func (m *membership) cutIfStuck(returned <-chan struct{}) {
 	drained := time.Now().Add(m.cfg.DrainTimeout + cancelGrace)
 	for len(m.allClaims()) > 0 && time.Now().Before(drained) {
@@ -219,7 +220,8 @@ func (m *membership) sessionTimeoutRefused(err error) error {
 // clashRemedy is what to do about members with other strategies.
 const clashRemedy = "by default a member offers range only. To move a group to Cooperative, first run all its members with Config.Rebalance ToCooperative, which offers both"
 
-// close leaves the group. It is called after Consume has returned, never before: closing first would cut the last commit off.
+// close leaves the group. It is called after Consume has returned, never before: closing first would cut the last
+// commit off.
 func (m *membership) close() {
 	left := within(closeTimeout, func() {
 		if err := m.group.Close(); err != nil {
@@ -294,8 +296,8 @@ func (m *membership) note(err error) {
 	}
 }
 
-// withoutMetadata goes on without carrying what is known of open messages: a broker with a small offset.metadata.max.bytes refuses the
-// whole commit for it.
+// withoutMetadata goes on without carrying what is known of open messages: a broker with a small
+// offset.metadata.max.bytes refuses the whole commit for it.
 func (m *membership) withoutMetadata() {
 	if m.noMetadata.Swap(true) {
 		return

@@ -24,7 +24,8 @@ func quick(c *sarama.Config) {
 // each of the ways in which partitions move.
 var rebalances = []consumer.Rebalance{consumer.Eager, consumer.ToCooperative, consumer.Cooperative}
 
-// Members come and go under load: 1 -> 4 -> 1. Nothing is lost, and what was in work is finished before it moves, so nothing comes twice.
+// Members come and go under load: 1 -> 4 -> 1. Nothing is lost, and what was in work is finished before it moves, so
+// nothing comes twice.
 func TestMembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, rebalance := range rebalances {
@@ -176,7 +177,8 @@ func admin(t *testing.T, b *serverstest.Broker, f func(sarama.ClusterAdmin) erro
 	}
 }
 
-// A static member that restarts soon keeps its partitions: the others see nothing. With LeaveOnStop they take over at once.
+// A static member that restarts soon keeps its partitions: the others see nothing. With LeaveOnStop they take over at
+// once.
 func TestStaticMembership(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -228,7 +230,8 @@ func TestInstanceIDTwice(t *testing.T) {
 		eventually(t, "it runs", func() bool { return shared([]*member{older}, 1) })
 		newer := start(t, cfg)
 		receive(t, older.done)
-		if !errors.Is(older.err, sarama.ErrFencedInstancedId) || !strings.Contains(older.err.Error(), "instance id of its own") {
+		if !errors.Is(older.err, sarama.ErrFencedInstancedId) ||
+			!strings.Contains(older.err.Error(), "instance id of its own") {
 			t.Errorf("Run returned %v", older.err)
 		}
 		eventually(t, "the newer one consumes", func() bool { return shared([]*member{newer}, 1) })
@@ -268,7 +271,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A session time-out that the brokers do not allow ends Run with the setting and their bounds: asking again would not help.
+// A session time-out that the brokers do not allow ends Run with the setting and their bounds: asking again would not
+// help.
 func TestSessionTimeoutThatTheBrokersRefuse(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -279,6 +283,7 @@ func TestSessionTimeoutThatTheBrokersRefuse(t *testing.T) {
 		if !errors.Is(m.err, sarama.ErrInvalidSessionTimeout) {
 			t.Fatalf("Run returned %v", m.err)
 		}
-		says(t, m.err, "Consumer.Group.Session.Timeout is 24h0m0s in Config.Sarama", "group.min.session.timeout.ms is ", "group.max.session.timeout.ms is ")
+		says(t, m.err, "Consumer.Group.Session.Timeout is 24h0m0s in Config.Sarama", "group.min.session.timeout.ms is ",
+			"group.max.session.timeout.ms is ")
 	})
 }

@@ -8,8 +8,8 @@ import (
 
 // Message is one record of a topic, as its handlers see it.
 //
-// Key, Value and the headers alias the fetched batch: they may be kept, but must not be written to. Each is cut to its own
-// length, so an append copies. What is kept keeps the whole batch in memory: copy small parts that live long.
+// Key, Value and the headers alias the fetched batch: they may be kept, but must not be written to. Each is cut to its
+// own length, so an append copies. What is kept keeps the whole batch in memory: copy small parts that live long.
 type Message struct {
 	Topic     string
 	Partition int32
@@ -30,8 +30,8 @@ type Message struct {
 	FirstAttempt time.Time // start of attempt 1
 	LastError    error     // of the attempt before this one; nil in attempt 1, ErrEarlierAttempt if it was made by another owner
 
-	// Earlier is what befell the message in the topics that have handed it on. It is set by what handles such topics, such as
-	// forward.RetryTopics, and nil for a message in the topic where it first stood.
+	// Earlier is what befell the message in the topics that have handed it on. It is set by what handles such topics, such
+	// as forward.RetryTopics, and nil for a message in the topic where it first stood.
 	Earlier *Earlier
 
 	// Result is written by the inner links of the chain and read by the outer ones. It is empty before each attempt.
@@ -55,8 +55,8 @@ type Header struct {
 // TopicID is Kafka's unique id of a topic: a topic that is deleted and created again has another one.
 type TopicID [16]byte
 
-// Header returns the value of the last header with that key, the one that wins where a key is repeated, and whether there
-// is one.
+// Header returns the value of the last header with that key, the one that wins where a key is repeated, and whether
+// there is one.
 func (m *Message) Header(key string) (value []byte, ok bool) {
 	for _, h := range slices.Backward(m.Headers) {
 		if h.Key == key {
@@ -75,8 +75,9 @@ type Result struct {
 	Skipped   bool  // the message is not for this consumer: middleware.Filter has skipped it
 	Logged    bool  // a link has written the line about the failure of the attempt, or has left it out as one too many: the runner writes none
 
-	// Exited is set where the handler has ended its goroutine (runtime.Goexit), so that no link can return anything any more: what the
-	// links so far would have returned. Links that decide what follows on an error look at it in a deferred function.
+	// Exited is set where the handler has ended its goroutine (runtime.Goexit), so that no link can return anything any
+	// more: what the links so far would have returned. Links that decide what follows on an error look at it in a deferred
+	// function.
 	Exited *Exit
 
 	// Transactions are those of the attempt, of each step and of the dead letter, by their ends.
@@ -111,8 +112,8 @@ func WithMessage(ctx context.Context, msg *Message) context.Context {
 	return context.WithValue(ctx, contextKey{}, msg)
 }
 
-// MessageFrom returns the message that is being handled, for handlers that take only the event. It holds facts about the
-// message; it never carries the transaction.
+// MessageFrom returns the message that is being handled, for handlers that take only the event. It holds facts about
+// the message; it never carries the transaction.
 func MessageFrom(ctx context.Context) (*Message, bool) {
 	msg, ok := ctx.Value(contextKey{}).(*Message)
 	return msg, ok

@@ -78,7 +78,8 @@ func TestNotBefore(t *testing.T) {
 	eventually(t, "it is handled", func() bool { return count() == 4 })
 	mu.Lock()
 	defer mu.Unlock()
-	if first, second := handled[-1], handled[0]; first.LastError != nil || first.FirstAttempt.Before(due) || second.Attempt != 2 || !errors.Is(second.LastError, errHandler) {
+	if first, second := handled[-1], handled[0]; first.LastError != nil || first.FirstAttempt.Before(due) ||
+		second.Attempt != 2 || !errors.Is(second.LastError, errHandler) {
 		t.Errorf("attempts %+v, then %+v; due %v", first, second, due)
 	}
 }
@@ -104,7 +105,8 @@ func TestNotBeforeInADelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		if a := d.Attempt(t.Context()); a.Again != (i < 2) || a.Again && a.Delay < 59*time.Minute || msgs[i].Attempt != 1 || msgs[i].LastError != nil {
+		if a := d.Attempt(t.Context()); a.Again != (i < 2) || a.Again && a.Delay < 59*time.Minute || msgs[i].Attempt != 1 ||
+			msgs[i].LastError != nil {
 			t.Errorf("%d: %+v, %+v", i, a, msgs[i])
 		}
 	}

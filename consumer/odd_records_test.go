@@ -13,7 +13,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// A record with very many headers, some without a key or a value, arrives whole, and the last event id of many is found.
+// A record with very many headers, some without a key or a value, arrives whole, and the last event id of many is
+// found.
 func TestManyHeaders(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {

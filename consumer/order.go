@@ -7,11 +7,11 @@ import "fmt"
 type Order int
 
 const (
-	// PartitionOrder handles the messages of a partition one after the other, as Kafka keeps them. A message that fails holds
-	// back its partition.
+	// PartitionOrder handles the messages of a partition one after the other, as Kafka keeps them. A message that fails
+	// holds back its partition.
 	PartitionOrder Order = iota
-	// KeyOrder handles the messages of one key of a partition one after the other, different keys side by side. A message that
-	// fails holds back its key. Messages without a key have no order among themselves or to others.
+	// KeyOrder handles the messages of one key of a partition one after the other, different keys side by side. A message
+	// that fails holds back its key. Messages without a key have no order among themselves or to others.
 	KeyOrder
 	// Unordered handles any messages side by side. A message that fails holds back nothing.
 	Unordered

@@ -19,7 +19,8 @@ import (
 )
 
 // ordered is config with an order and a number of workers.
-func ordered(b *serverstest.Broker, group, topic string, h consumer.Handler, order consumer.Order, workers int) consumer.Config {
+func ordered(b *serverstest.Broker, group, topic string, h consumer.Handler, order consumer.Order,
+	workers int) consumer.Config {
 	cfg := config(b, group, topic, h)
 	cfg.Topics[topic] = consumer.Topic{Handler: h, Order: order, Workers: workers}
 	return cfg
@@ -29,7 +30,8 @@ func ordered(b *serverstest.Broker, group, topic string, h consumer.Handler, ord
 func keyed(topic string, keys, n int) []*sarama.ProducerMessage {
 	var msgs []*sarama.ProducerMessage
 	for i := range n {
-		msgs = append(msgs, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(fmt.Sprint("k", i%keys)), Value: sarama.StringEncoder(fmt.Sprint(i))})
+		msgs = append(msgs, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(fmt.Sprint("k", i%keys)),
+			Value: sarama.StringEncoder(fmt.Sprint(i))})
 	}
 	return msgs
 }
@@ -107,7 +109,8 @@ func TestKeyOrder(t *testing.T) {
 	})
 }
 
-// As many keys fail as there are workers: none of them holds a worker, all other keys go on, and no offset passes a failing message.
+// As many keys fail as there are workers: none of them holds a worker, all other keys go on, and no offset passes a
+// failing message.
 func TestFailingKeysHoldOnlyThemselves(t *testing.T) {
 	t.Parallel()
 	for _, order := range []consumer.Order{consumer.KeyOrder, consumer.Unordered} {
@@ -132,7 +135,8 @@ func TestFailingKeysHoldOnlyThemselves(t *testing.T) {
 			eventually(t, "the others are handled", func() bool { return s.len() == want })
 			eventually(t, "the frontier is seen", func() bool {
 				p := m.Status().Partitions[0]
-				return p.Oldest == 4 && p.OldestAttempts > 1 && p.Next == 4 && p.Parked > 0 && p.Failing != nil && errors.Is(p.LastError, errHandler)
+				return p.Oldest == 4 && p.OldestAttempts > 1 && p.Next == 4 && p.Parked > 0 && p.Failing != nil &&
+					errors.Is(p.LastError, errHandler)
 			})
 			if s.len() != want {
 				t.Errorf("%d were handled, want %d", s.len(), want)
@@ -165,7 +169,8 @@ func TestKeylessRunSideBySide(t *testing.T) {
 	}
 }
 
-// Workers are shared by the partitions of a topic, in turn: a partition with much to do does not keep the others waiting.
+// Workers are shared by the partitions of a topic, in turn: a partition with much to do does not keep the others
+// waiting.
 func TestWorkersAreShared(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
@@ -248,7 +253,8 @@ func TestAheadIsBounded(t *testing.T) {
 		if paused.Load() == 0 || resumed.Load() != paused.Load() {
 			t.Errorf("%d times paused and %d times resumed", paused.Load(), resumed.Load())
 		}
-		if text := lines.String(); strings.Count(text, "Limits.Ahead") != 1 || !strings.Contains(text, "messaging.kafka.offset=0 ") || !strings.Contains(text, topic) {
+		if text := lines.String(); strings.Count(text, "Limits.Ahead") != 1 ||
+			!strings.Contains(text, "messaging.kafka.offset=0 ") || !strings.Contains(text, topic) {
 			t.Errorf("the log does not name the message once:\n%s", text)
 		}
 	})
@@ -293,7 +299,8 @@ func TestTotalIsBounded(t *testing.T) {
 // Bytes are bounded like messages, per partition and in all.
 func TestBytesAreBounded(t *testing.T) {
 	t.Parallel()
-	for name, limits := range map[string]consumer.Limits{"of a partition": {PartitionBytes: 20_000}, "of all": {Bytes: 20_000}} {
+	for name, limits := range map[string]consumer.Limits{"of a partition": {PartitionBytes: 20_000},
+		"of all": {Bytes: 20_000}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := serverstest.InProcess(t)

@@ -37,18 +37,20 @@ type Degraded struct {
 	Err       error  // the last one
 }
 
-// needTexts are the lines about a need: when it is not met any more, each minute that this lasts, and when it is met again. What the
-// Kafka client reports about brokers has lines of its own, see brokerErrors.
+// needTexts are the lines about a need: when it is not met any more, each minute that this lasts, and when it is met
+// again. What the Kafka client reports about brokers has lines of its own, see brokerErrors.
 var needTexts = map[Need]struct{ begins, lasts, ends string }{
 	NeedDatabase: {
-		"einmal: the database is away, messages wait until it is back", "einmal: the database is still away", "einmal: the database is back",
+		"einmal: the database is away, messages wait until it is back", "einmal: the database is still away",
+		"einmal: the database is back",
 	},
 	NeedTables: {
 		"einmal: the database lacks something, messages wait until it is there", "einmal: the database still lacks something",
 		"einmal: the database has what it lacked",
 	},
 	NeedCoordinator: {
-		"einmal: joining or leaving the group failed, trying again", "einmal: the group still cannot be joined", "einmal: the group is joined again",
+		"einmal: joining or leaving the group failed, trying again", "einmal: the group still cannot be joined",
+		"einmal: the group is joined again",
 	},
 	NeedBrokers: {ends: "einmal: the Kafka client reports no more errors"},
 }
@@ -128,7 +130,8 @@ func (o *outages) tookEffect(topic string) {
 	}
 }
 
-// tick reminds of outages and ends those that are over. fails reports whether messages of a topic still wait after a failure.
+// tick reminds of outages and ends those that are over. fails reports whether messages of a topic still wait after a
+// failure.
 func (o *outages) tick(log *slog.Logger, now time.Time, fails func(topic string) bool) {
 	if !o.some.Load() {
 		return
@@ -192,14 +195,16 @@ func needOf(err error) Need {
 	return ""
 }
 
-// brokersAway reports whether an error of Kafka's client says that a broker or a leader is away, and not something else.
+// brokersAway reports whether an error of Kafka's client says that a broker or a leader is away, and not something
+// else.
 func brokersAway(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
 	for _, away := range []error{
 		io.EOF, sarama.ErrOutOfBrokers, sarama.ErrNotConnected, sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition,
-		sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrRequestTimedOut, sarama.ErrConsumerCoordinatorNotAvailable,
+		sarama.ErrBrokerNotAvailable, sarama.ErrNetworkException, sarama.ErrRequestTimedOut,
+		sarama.ErrConsumerCoordinatorNotAvailable,
 	} {
 		if errors.Is(err, away) {
 			return true
@@ -214,7 +219,10 @@ func (r *running) brokersFailed(err error) { r.outages.failed(r.log, NeedBrokers
 // tick writes what is due of the log. It is called about once a second.
 func (r *running) tick(now time.Time) {
 	r.outages.tick(r.log, now, func(topic string) bool {
-		return slices.ContainsFunc(r.allClaims(), func(cl *claim) bool { return cl.topic.name == topic && cl.status().Failing != nil })
+		return slices.ContainsFunc(r.allClaims(), func(cl *claim) bool {
+			return cl.topic.name == topic &&
+				cl.status().Failing != nil
+		})
 	})
 	r.lines.tick(r.log, now)
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// What cannot be read is news when it begins and when it ends. Partitions that are not held any more are forgotten, topics are not.
+// What cannot be read is news when it begins and when it ends. Partitions that are not held any more are forgotten,
+// topics are not.
 func TestUnreads(t *testing.T) {
 	t.Parallel()
 	var u unreads
@@ -17,7 +18,8 @@ func TestUnreads(t *testing.T) {
 		partition int32
 		unread    bool
 		news      bool
-	}{{0, false, false}, {0, true, true}, {0, true, false}, {1, true, true}, {-1, true, true}, {-1, true, false}, {1, false, true}, {1, false, false}, {1, true, true}} {
+	}{{0, false, false}, {0, true, true}, {0, true, false}, {1, true, true}, {-1, true, true}, {-1, true, false},
+		{1, false, true}, {1, false, false}, {1, true, true}} {
 		if news := u.note("t", step.partition, step.unread, fmt.Sprint(i)); news != step.news {
 			t.Errorf("step %d: news %v", i, news)
 		}
@@ -26,12 +28,14 @@ func TestUnreads(t *testing.T) {
 	if all := u.list(); len(all) != 2 || all[0].Partition != -1 || all[1].Partition != 1 || !u.topics() {
 		t.Errorf("%+v", all)
 	}
-	if since := u.list()[0].Since; u.note("t", -1, true, "still") || !u.list()[0].Since.Equal(since) || u.list()[0].Reason != "still" {
+	if since := u.list()[0].Since; u.note("t", -1, true, "still") || !u.list()[0].Since.Equal(since) ||
+		u.list()[0].Reason != "still" {
 		t.Errorf("%+v, since %v", u.list(), since)
 	}
 }
 
-// An outage is told of when it begins, once a minute, and when it is over: when its need is met, and nothing has failed for a while.
+// An outage is told of when it begins, once a minute, and when it is over: when its need is met, and nothing has failed
+// for a while.
 func TestOutagesByTheClock(t *testing.T) {
 	t.Parallel()
 	still := func(string) bool { return true }
@@ -104,7 +108,8 @@ func TestLinesAreBounded(t *testing.T) {
 		l.write(log, slog.LevelWarn, "one", nil)
 	}
 	l.write(log, slog.LevelWarn, "other", nil)
-	if got := text.String(); strings.Count(got, "msg=one") > 20 || strings.Count(got, "msg=one") < 10 || strings.Count(got, "msg=other") != 1 {
+	if got := text.String(); strings.Count(got, "msg=one") > 20 || strings.Count(got, "msg=one") < 10 ||
+		strings.Count(got, "msg=other") != 1 {
 		t.Errorf("%s", got)
 	}
 	left := 25 - strings.Count(text.String(), "msg=one")

@@ -17,8 +17,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// Where offsets go back, the log has changed under the fetch: the claim ends, and with it the session, so that it is read again from
-// what is committed. Nothing of it is taken for done.
+// Where offsets go back, the log has changed under the fetch: the claim ends, and with it the session, so that it is
+// read again from what is committed. Nothing of it is taken for done.
 func TestOffsetsThatGoBack(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -54,7 +54,8 @@ func TestOffsetsThatGoBack(t *testing.T) {
 	}
 }
 
-// Of a message without a time nobody knows whether its record is gone: where records are not kept for ever, it is not replayed.
+// Of a message without a time nobody knows whether its record is gone: where records are not kept for ever, it is not
+// replayed.
 func TestReplayOfMessagesWithoutATime(t *testing.T) {
 	t.Parallel()
 	hour := time.Now().Add(-time.Hour)
@@ -76,8 +77,8 @@ func TestReplayOfMessagesWithoutATime(t *testing.T) {
 	}
 }
 
-// What is left for a drain is all of DrainTimeout at a stop, what the rebalance allows otherwise, and next to nothing without a
-// coordinator.
+// What is left for a drain is all of DrainTimeout at a stop, what the rebalance allows otherwise, and next to nothing
+// without a coordinator.
 func TestDrainBudget(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
@@ -107,8 +108,9 @@ func testSession(t *testing.T, b *serverstest.Broker, group string, topics ...st
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	r := &running{
-		Consumer: &Consumer{topics: map[string]*topic{}, cfg: Config{Group: group}}, log: log, client: testGroupClient(t, group, b, nil),
-		ids: map[string]TopicID{}, partitions: map[string]int{},
+		Consumer: &Consumer{topics: map[string]*topic{}, cfg: Config{Group: group}}, log: log,
+		client: testGroupClient(t, group, b, nil),
+		ids:    map[string]TopicID{}, partitions: map[string]int{},
 	}
 	for _, name := range topics {
 		r.topics[name] = &topic{name: name}
@@ -116,7 +118,8 @@ func testSession(t *testing.T, b *serverstest.Broker, group string, topics ...st
 	return &session{membership: &membership{running: r, errors: newBrokerErrors(log)}}
 }
 
-// Without its topic's id a message would have another identity than after the next rebalance: a session does not begin before it is known.
+// Without its topic's id a message would have another identity than after the next rebalance: a session does not begin
+// before it is known.
 func TestIDsMustBeKnown(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
@@ -130,13 +133,15 @@ func TestIDsMustBeKnown(t *testing.T) {
 		t.Errorf("a topic that is not held is unknown: %v, %v", err, s.ids)
 	}
 	claims[gone] = []int32{0}
-	if err := s.learnIDs(claims); !errors.Is(err, sarama.ErrUnknownTopicOrPartition) || !strings.Contains(err.Error(), gone) {
+	if err := s.learnIDs(claims); !errors.Is(err, sarama.ErrUnknownTopicOrPartition) ||
+		!strings.Contains(err.Error(), gone) {
 		t.Errorf("one that is held is unknown: %v", err)
 	}
 	fault.Remove()
 	f.Err = kerr.TopicAuthorizationFailed
 	fault = b.Fake.Fault(f)
-	if err := s.learnIDs(claims); !errors.Is(err, sarama.ErrTopicAuthorizationFailed) || !strings.Contains(err.Error(), gone) {
+	if err := s.learnIDs(claims); !errors.Is(err, sarama.ErrTopicAuthorizationFailed) ||
+		!strings.Contains(err.Error(), gone) {
 		t.Errorf("one may not be read: %v", err)
 	}
 	fault.Remove()
@@ -167,7 +172,8 @@ func TestUnknownCommittedOffset(t *testing.T) {
 		start  Start
 		policy OutOfRange
 		fails  bool
-	}{{Start{}, ToOldest, false}, {FromNewest(), ToOldest, true}, {FromTime(time.Now()), ToOldest, true}, {Start{}, ToNewest, true}, {Start{}, Fail, true}} {
+	}{{Start{}, ToOldest, false}, {FromNewest(), ToOldest, true}, {FromTime(time.Now()), ToOldest, true},
+		{Start{}, ToNewest, true}, {Start{}, Fail, true}} {
 		_, move, err := s.startOf(&topic{name: name, start: test.start, outOfRange: test.policy}, 0)
 		if move || (err != nil) != test.fails || err != nil && !strings.Contains(err.Error(), name+"[0]") {
 			t.Errorf("%+v: move %v, %v", test, move, err)
@@ -175,7 +181,8 @@ func TestUnknownCommittedOffset(t *testing.T) {
 	}
 }
 
-// Which partitions were added is told by the notes of committed offsets, and without notes by which of them are committed.
+// Which partitions were added is told by the notes of committed offsets, and without notes by which of them are
+// committed.
 func TestAddedPartitionsAreTold(t *testing.T) {
 	t.Parallel()
 	type all = map[int32]committed
@@ -184,13 +191,16 @@ func TestAddedPartitionsAreTold(t *testing.T) {
 		p     int32
 		want  bool
 	}{
-		"nothing is committed":                {all{}, 0, false},
-		"nothing, of several":                 {all{0: {offset: -1}, 1: {offset: -1}}, 1, false},
-		"others began with it":                {all{0: {offset: 7, note: "partitions=3"}, 2: {offset: -1}}, 2, false},
-		"others began before it":              {all{0: {offset: 7, note: "partitions=2"}, 2: {offset: -1}}, 2, true},
-		"and later ones have come":            {all{0: {offset: 7, note: "partitions=2"}, 3: {offset: 0, note: "partitions=4"}}, 2, true},
-		"no notes, a later one":               {all{0: {offset: 7, note: ""}, 1: {offset: 0, note: ""}, 2: {offset: -1}}, 2, true},
-		"no notes, one between":               {all{0: {offset: 7, note: ""}, 2: {offset: 0, note: ""}, 1: {offset: -1}}, 1, false},
+		"nothing is committed":   {all{}, 0, false},
+		"nothing, of several":    {all{0: {offset: -1}, 1: {offset: -1}}, 1, false},
+		"others began with it":   {all{0: {offset: 7, note: "partitions=3"}, 2: {offset: -1}}, 2, false},
+		"others began before it": {all{0: {offset: 7, note: "partitions=2"}, 2: {offset: -1}}, 2, true},
+		"and later ones have come": {all{0: {offset: 7, note: "partitions=2"},
+			3: {offset: 0, note: "partitions=4"}}, 2, true},
+		"no notes, a later one": {all{0: {offset: 7, note: ""}, 1: {offset: 0, note: ""}, 2: {offset: -1}}, 2,
+			true},
+		"no notes, one between": {all{0: {offset: 7, note: ""}, 2: {offset: 0, note: ""}, 1: {offset: -1}}, 1,
+			false},
 		"a note that is none":                 {all{0: {offset: 7, note: "partitions=x"}, 1: {offset: -1}}, 1, true},
 		"a note of a partition that is gone":  {all{0: {offset: -1, note: "partitions=1"}, 1: {offset: -1}}, 1, true},
 		"the first partition is never a late": {all{0: {offset: -1}, 1: {offset: 3, note: ""}}, 0, false},

@@ -7,9 +7,10 @@ import (
 	"github.com/einmal-go/einmal/internal/topicwindow"
 )
 
-// quarantine is of a partition that has a batch which cannot be decoded. sarama reads all partitions of a broker with one request, and an
-// answer that it cannot decode fails as a whole: one such batch would stop them all. So a partition whose fetches fail so is fetched
-// alone; if it is the one, it is paused, and the others go on. It is tried again, for ever: nothing is skipped.
+// quarantine is of a partition that has a batch which cannot be decoded. sarama reads all partitions of a broker with
+// one request, and an answer that it cannot decode fails as a whole: one such batch would stop them all. So a partition
+// whose fetches fail so is fetched alone; if it is the one, it is paused, and the others go on. It is tried again, for
+// ever: nothing is skipped.
 type quarantine struct {
 	examining bool // a goroutine looks at the partition
 	paused    bool
@@ -77,12 +78,12 @@ func (cl *claim) pauseUndecodable(at int64, err error) {
 	}
 }
 
-// examined ends the quarantine. A partition that a limit pauses stays so.
+// examined ends the quarantine. A partition that a limit or a user pauses stays so.
 func (cl *claim) examined() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if cl.quarantine.paused && cl.pausedBy == "" && !cl.stopped {
-		cl.group.Resume(cl.ref())
+	was := cl.quarantine
+	if cl.quarantine = (quarantine{}); was.paused {
+		cl.fetchAgain()
 	}
-	cl.quarantine = quarantine{}
 }

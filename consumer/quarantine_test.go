@@ -38,8 +38,8 @@ func bomb(t *testing.T, b *serverstest.Broker, topic string) {
 	must(t, p.SendMessages(msgs))
 }
 
-// A batch that comes to too much when it is decompressed stops its partition, with an error, and no other. When it is gone, the partition
-// goes on.
+// A batch that comes to too much when it is decompressed stops its partition, with an error, and no other. When it is
+// gone, the partition goes on.
 func TestBatchThatUnpacksTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, rebalance := range []consumer.Rebalance{consumer.Eager, consumer.Cooperative} {
@@ -88,9 +88,11 @@ func TestReplayOfABatchThatUnpacksTooLarge(t *testing.T) {
 	topic := b.Topic(t, 1)
 	b.Produce(t, records(topic, 1, 1)...)
 	bomb(t, b, topic)
-	cfg := config(b, serverstest.Group(t), topic, middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
+	cfg := config(b, serverstest.Group(t), topic,
+		middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
 	report, err := consumer.Replay(t.Context(), cfg, whole(topic))
-	if !errors.Is(err, sarama.ErrDecompressedBatchTooLarge) || !strings.Contains(err.Error(), topic+"[0] at 0") || report.Next[0].From != 0 {
+	if !errors.Is(err, sarama.ErrDecompressedBatchTooLarge) || !strings.Contains(err.Error(), topic+"[0] at 0") ||
+		report.Next[0].From != 0 {
 		t.Errorf("%v, %+v", err, report)
 	}
 }

@@ -2,12 +2,12 @@ package consumer
 
 import "maps"
 
-// queue holds the messages of one claim that are not finished, and decides which of them may be handled next. It is used under
-// its claim's lock.
+// queue holds the messages of one claim that are not finished, and decides which of them may be handled next. It is
+// used under its claim's lock.
 //
-// Messages stand in lanes. A lane is handled in order; lanes are handled side by side, the one with the oldest message first: what is
-// delivered again after a crash begins at the oldest message that is open. What the orders differ in is only which lane a message stands
-// in: one for the whole partition, one per key, or one of its own.
+// Messages stand in lanes. A lane is handled in order; lanes are handled side by side, the one with the oldest message
+// first: what is delivered again after a crash begins at the oldest message that is open. What the orders differ in is
+// only which lane a message stands in: one for the whole partition, one per key, or one of its own.
 type queue struct {
 	order  Order
 	length int              // the most messages of a lane that are in work at once
@@ -17,8 +17,8 @@ type queue struct {
 	ready  [seats]ready
 }
 
-// maxIdle bounds how many keys are remembered although no message of theirs is held: most keys come again, and a lane that stays
-// is one that is not made again.
+// maxIdle bounds how many keys are remembered although no message of theirs is held: most keys come again, and a lane
+// that stays is one that is not made again.
 const maxIdle = 1000
 
 // maxIdleKey is the longest key that is remembered so, in bytes.
@@ -85,7 +85,8 @@ func (q *queue) hasReady(s seat) bool {
 	return false
 }
 
-// next returns the message that may be handled now in such a seat, or nil. It is running until it is finished or parked.
+// next returns the message that may be handled now in such a seat, or nil. It is running until it is finished or
+// parked.
 func (q *queue) next(s seat) *item {
 	if !q.hasReady(s) {
 		return nil
@@ -131,9 +132,9 @@ func (q *queue) unpark(it *item) {
 	q.offer(it.lane)
 }
 
-// ready is a binary heap of lanes of which a message may be handled, by the offset of that message. A lane that has changed since it was
-// pushed stays in it until it comes to the top. It does what container/heap does, of which a tenth of the time of a fast handler's
-// message in KeyOrder would be calls by way of an interface.
+// ready is a binary heap of lanes of which a message may be handled, by the offset of that message. A lane that has
+// changed since it was pushed stays in it until it comes to the top. It does what container/heap does, of which a tenth
+// of the time of a fast handler's message in KeyOrder would be calls by way of an interface.
 type ready []readyLane
 
 type readyLane struct {

@@ -22,7 +22,8 @@ func offsetOf(it *item) int64 {
 	return it.rec.Offset
 }
 
-// queueModel is a queue in the plainest form: the messages of each lane in a slice, and the lanes that are ready in another.
+// queueModel is a queue in the plainest form: the messages of each lane in a slice, and the lanes that are ready in
+// another.
 type queueModel struct {
 	order   Order
 	lanes   map[string][]*item
@@ -54,7 +55,8 @@ func (m *queueModel) next() *item {
 	if len(m.ready) == 0 {
 		return nil
 	}
-	oldest := slices.MinFunc(m.ready, func(a, b string) int { return cmp.Compare(m.lanes[a][0].offset, m.lanes[b][0].offset) })
+	oldest := slices.MinFunc(m.ready,
+		func(a, b string) int { return cmp.Compare(m.lanes[a][0].offset, m.lanes[b][0].offset) })
 	it := m.lanes[oldest][0]
 	m.ready = slices.DeleteFunc(m.ready, func(l string) bool { return l == oldest })
 	m.running = append(m.running, it)

@@ -9,9 +9,10 @@ import (
 // DefaultStallTimeout is twice the default processing limit: a single slow message is no stall.
 const DefaultStallTimeout = 2 * DefaultProcessingLimit
 
-// Ready is for a readiness probe: true from the first assignment on (an empty one counts: there can be more members than
-// partitions), false while the Consumer starts, drains or is out of the group, while the brokers do not know one of its topics (Status.Unread),
-// and when for Config.StallTimeout a partition held messages of which none finished, or could not be read. Status.NotReady says which.
+// Ready is for a readiness probe: true from the first assignment on (an empty one counts: there can be more members
+// than partitions), false while the Consumer starts, drains or is out of the group, while the brokers do not know one
+// of its topics (Status.Unread), and when for Config.StallTimeout a partition held messages of which none finished, or
+// could not be read. Status.NotReady says which. What a user has paused, see Pause, is as it should be.
 func (c *Consumer) Ready() bool { return c.Status().NotReady == "" }
 
 // notReady returns why the Consumer is not ready, or "".
@@ -28,16 +29,18 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 	for _, p := range s.Partitions {
 		// What is not fetched does not count: behind the last record there can be markers of transactions, a lag that stays.
 		since := p.Progress
-		for _, later := range []time.Time{p.OldestSince, p.OldestDue} {
+		for _, later := range []time.Time{p.OldestSince, p.OldestDue, p.resumed} {
 			if later.After(since) {
 				since = later
 			}
 		}
-		if idle := now.Sub(since); idle > stall && p.Held > 0 {
-			return fmt.Sprintf("%s has messages, and none has finished for %v", partitionName(p.Topic, p.Partition), idle.Round(time.Second))
+		if idle := now.Sub(since); idle > stall && p.Held > 0 && p.UserPause == nil {
+			return fmt.Sprintf("%s has messages, and none has finished for %v", partitionName(p.Topic, p.Partition),
+				idle.Round(time.Second))
 		}
 		if unread := now.Sub(p.Unread); p.FetchError != nil && unread > stall {
-			return fmt.Sprintf("%s cannot be read for %v: %v", partitionName(p.Topic, p.Partition), unread.Round(time.Second), p.FetchError)
+			return fmt.Sprintf("%s cannot be read for %v: %v", partitionName(p.Topic, p.Partition), unread.Round(time.Second),
+				p.FetchError)
 		}
 	}
 	return ""

@@ -52,7 +52,8 @@ var readiness = []struct {
 	}},
 	{"the group cannot be joined", false, "no coordinator since", func(t *testing.T) *consumer.Consumer {
 		b, topic, group := backlog(t, 1, 0)
-		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.CoordinatorNotAvailable, Count: -1, TopLevel: true})
+		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.CoordinatorNotAvailable, Count: -1,
+			TopLevel: true})
 		return start(t, config(b, group, topic, nothing)).Consumer
 	}},
 	{"the brokers do not know one of its topics", false, "is not read for", func(t *testing.T) *consumer.Consumer {
@@ -63,26 +64,31 @@ var readiness = []struct {
 		rebalance(b, group)
 		return m.Consumer
 	}},
-	{"a partition has no leader for longer than StallTimeout", false, "it has no leader", func(t *testing.T) *consumer.Consumer {
-		b, topic, group := backlog(t, 2, 0)
-		leaderless(t, b, topic, 2)
-		cfg := config(b, group, topic, nothing)
-		cfg.StallTimeout = 200 * time.Millisecond
-		return start(t, cfg).Consumer
-	}},
-	{"a partition cannot be fetched for longer than StallTimeout", false, "cannot be read for", func(t *testing.T) *consumer.Consumer {
-		b, topic, group := backlog(t, 1, 3)
-		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.CorruptMessage, Count: -1, Topic: topic, Partitions: []int32{0}})
-		cfg := config(b, group, topic, nothing)
-		cfg.StallTimeout = 200 * time.Millisecond
-		return start(t, cfg).Consumer
-	}},
-	{"a partition holds messages that are due, and none has finished for StallTimeout", false, "has messages, and none has finished for", func(t *testing.T) *consumer.Consumer {
-		b, topic, group := backlog(t, 1, 3)
-		cfg := config(b, group, topic, consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error { <-ctx.Done(); return ctx.Err() }))
-		cfg.StallTimeout = 200 * time.Millisecond
-		return start(t, cfg).Consumer
-	}},
+	{"a partition has no leader for longer than StallTimeout", false, "it has no leader",
+		func(t *testing.T) *consumer.Consumer {
+			b, topic, group := backlog(t, 2, 0)
+			leaderless(t, b, topic, 2)
+			cfg := config(b, group, topic, nothing)
+			cfg.StallTimeout = 200 * time.Millisecond
+			return start(t, cfg).Consumer
+		}},
+	{"a partition cannot be fetched for longer than StallTimeout", false, "cannot be read for",
+		func(t *testing.T) *consumer.Consumer {
+			b, topic, group := backlog(t, 1, 3)
+			b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.CorruptMessage, Count: -1, Topic: topic,
+				Partitions: []int32{0}})
+			cfg := config(b, group, topic, nothing)
+			cfg.StallTimeout = 200 * time.Millisecond
+			return start(t, cfg).Consumer
+		}},
+	{"a partition holds messages that are due, and none has finished for StallTimeout", false,
+		"has messages, and none has finished for", func(t *testing.T) *consumer.Consumer {
+			b, topic, group := backlog(t, 1, 3)
+			cfg := config(b, group, topic,
+				consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error { <-ctx.Done(); return ctx.Err() }))
+			cfg.StallTimeout = 200 * time.Millisecond
+			return start(t, cfg).Consumer
+		}},
 	{"a message fails, and others finish", true, "", func(t *testing.T) *consumer.Consumer {
 		b, topic, group := backlog(t, 1, 3)
 		cfg := ordered(b, group, topic, consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
@@ -100,7 +106,11 @@ var readiness = []struct {
 		m := start(t, config(b, group, topic, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
 			return dedupstore.WithClass(dedupstore.Unavailable, errHandler)
 		})))
-		eventually(t, "it is degraded", func() bool { d := m.Status().Degraded; return len(d) == 1 && d[0].Need == consumer.NeedDatabase })
+		eventually(t, "it is degraded", func() bool {
+			d := m.Status().Degraded
+			return len(d) == 1 &&
+				d[0].Need == consumer.NeedDatabase
+		})
 		return m.Consumer
 	}},
 	{"it drains", false, "draining", func(t *testing.T) *consumer.Consumer {

@@ -9,12 +9,13 @@ import (
 	"github.com/einmal-go/einmal/internal/turn"
 )
 
-// item is a message on its way through a claim. Its fields are guarded by the claim's lock, but for those that only its worker
-// touches while it runs. It is used again for another message once this one has finished.
+// item is a message on its way through a claim. Its fields are guarded by the claim's lock, but for those that only its
+// worker touches while it runs. It is used again for another message once this one has finished.
 type item struct {
 	rec     *sarama.ConsumerMessage
 	offset  int64
 	fetched time.Time
+	parking int64     // the number of the last time it was parked
 	due     time.Time // until which it was parked because it was not due; zero if it was not
 	turn    time.Time // when its worker came to this claim
 	started time.Time // of the attempt that runs
@@ -33,17 +34,17 @@ type item struct {
 	slot         int   // among the running ones
 }
 
-// attempting is what an attempt has of its own, for what a handler did to a message not to be seen by the next one, or by one that was
-// kept. It is never used again.
+// attempting is what an attempt has of its own, for what a handler did to a message not to be seen by the next one, or
+// by one that was kept. It is never used again.
 type attempting struct {
 	msg     Message
 	ctx     attemptContext
 	headers [2]Header // of the message, if it has no more
 }
 
-// stock holds what a claim makes in advance, as single allocations would be a third of what a fast handler's message costs. It is
-// used under the claim's lock.
-type stock struct {
+// freelist holds what a claim makes in advance, as single allocations would be a third of what a fast handler's message
+// costs. It is used under the claim's lock.
+type freelist struct {
 	items    *item // to be used again
 	left     int   // of these
 	attempts []attempting
@@ -52,15 +53,15 @@ type stock struct {
 const (
 	// maxSpare bounds the items that are kept for later.
 	maxSpare = 1024
-	// stockItems and stockAttempts are made at once. A handler that keeps a Message keeps its neighbours in memory.
-	stockItems    = 64
-	stockAttempts = 16
+	// freeItems and freeAttempts are made at once. A handler that keeps a Message keeps its neighbours in memory.
+	freeItems    = 64
+	freeAttempts = 16
 )
 
 // item returns an empty one.
-func (s *stock) item() *item {
+func (s *freelist) item() *item {
 	if s.items == nil {
-		made := make([]item, stockItems)
+		made := make([]item, freeItems)
 		for i := range made {
 			s.put(&made[i])
 		}
@@ -72,7 +73,7 @@ func (s *stock) item() *item {
 }
 
 // put takes an item back that nothing refers to any more.
-func (s *stock) put(it *item) {
+func (s *freelist) put(it *item) {
 	if s.left >= maxSpare {
 		return
 	}
@@ -82,17 +83,17 @@ func (s *stock) put(it *item) {
 }
 
 // attempt returns an empty one.
-func (s *stock) attempt() *attempting {
+func (s *freelist) attempt() *attempting {
 	if len(s.attempts) == 0 {
-		s.attempts = make([]attempting, stockAttempts)
+		s.attempts = make([]attempting, freeAttempts)
 	}
 	a := &s.attempts[0]
 	s.attempts = s.attempts[1:]
 	return a
 }
 
-// fill copies the record. Slices are cut to their length: sarama's have capacity that reaches into what follows them in the
-// batch.
+// fill copies the record. Slices are cut to their length: sarama's have capacity that reaches into what follows them in
+// the batch.
 func (a *attempting) fill(rec *sarama.ConsumerMessage, names *names) {
 	m := &a.msg
 	m.Topic, m.Partition, m.Offset, m.Timestamp = rec.Topic, rec.Partition, rec.Offset, rec.Timestamp
@@ -122,10 +123,10 @@ func (it *item) size() int {
 	return n
 }
 
-// opened is the list of a claim's open messages in the order of the partition.
-type opened struct{ oldest, newest *item }
+// openItems is the list of a claim's open messages in the order of the partition.
+type openItems struct{ oldest, newest *item }
 
-func (o *opened) add(it *item) {
+func (o *openItems) add(it *item) {
 	if o.newest == nil {
 		o.oldest, o.newest = it, it
 		return
@@ -134,7 +135,7 @@ func (o *opened) add(it *item) {
 	o.newest = it
 }
 
-func (o *opened) remove(it *item) {
+func (o *openItems) remove(it *item) {
 	if it.older != nil {
 		it.older.newer = it.newer
 	} else {

@@ -14,8 +14,8 @@ import (
 	"github.com/einmal-go/einmal/internal/topicwindow"
 )
 
-// OffsetRange is a part of a partition: the offsets from From up to, but without, To. What the log does not have is left out; To 0
-// means its end.
+// OffsetRange is a part of a partition: the offsets from From up to, but without, To. What the log does not have is
+// left out; To 0 means its end.
 type OffsetRange struct{ From, To int64 }
 
 // ReplayConfig says what Replay replays, and how.
@@ -23,45 +23,58 @@ type ReplayConfig struct {
 	// Topic is one of Config.Topics. Required.
 	Topic string
 
-	// From and To are a window of time: in each partition, from the first message of From or later up to, but without, the first one of
-	// To or later. They go by the times that the messages bear, which need not be in their order: a few of other times can lie within.
-	// Zero is the start, or what was the end when Replay began.
+	// From and To are a window of time: in each partition, from the first message of From or later up to, but without, the
+	// first one of To or later. They go by the times that the messages bear, which need not be in their order: a few of
+	// other times can lie within. Zero is the start, or what was the end when Replay began.
 	From, To time.Time
 
-	// Offsets are windows of single partitions instead: those that are not named are not replayed. From and To must be zero then.
+	// Offsets are windows of single partitions instead: those that are not named are not replayed. From and To must be
+	// zero then.
 	Offsets map[int32]OffsetRange
 
 	// All must be set for a window without any bound, so that nobody replays a whole topic by leaving something out.
 	All bool
 
-	// Keep is how long records of events are kept, as in janitor.Table.Keep: older messages are not replayed, because their records may
-	// be gone, so that they would take effect twice. A chain whose Dedup has a Window needs none: the shorter of the two counts. One
-	// without must say it here; KeptForever if nothing deletes records. Required, unless Dedup has a Window.
+	// Keep is how long records of events are kept, as in janitor.Table.Keep: older messages are not replayed, because
+	// their records may be gone, so that they would take effect twice. A chain whose Dedup has a Window needs none: the
+	// shorter of the two counts. One without must say it here; KeptForever if nothing deletes records. Required, unless
+	// Dedup has a Window.
 	Keep time.Duration
 
-	// PerSecond is how many messages are begun in a second, over all partitions. Defaults to 100: the handlers' database serves the
-	// running service too. Negative means no limit.
+	// PerSecond is how many messages are begun in a second, over all partitions. Defaults to 100: the handlers' database
+	// serves the running service too. Negative means no limit.
 	PerSecond float64
 
-	// Attempts is how often a message is attempted whose chain asks for another one by RetryAfter, as Retry does, before it has
-	// failed. Defaults to 5.
+	// Attempts is how often a message is attempted whose chain asks for another one by RetryAfter, as Retry does, before
+	// it has failed. Defaults to 5.
 	Attempts int
 
 	// OnFailure says what happens when a message has failed. Defaults to StopReplay.
 	OnFailure OnReplayFailure
+
+	// DryRun looks the window up and reads no message: the report's Next has the offsets that a replay would read, of
+	// which the log may lack some, and its counts are 0. The topic and the links are checked as ever.
+	DryRun bool
+
+	// Progress is called after each message that was dealt with, with the counts so far. It is called from several
+	// goroutines, at times out of order, and holds the replay up. Optional.
+	Progress func(ReplayCounts)
 }
 
 // KeptForever is the ReplayConfig.Keep of a table from which nothing is deleted.
 const KeptForever time.Duration = -1
 
-// OnReplayFailure is what Replay does with a message that has failed: one whose chain returned an error that asks for no other attempt,
-// or has been attempted ReplayConfig.Attempts times. A chain with a DeadLetter writes a dead letter instead, as it does in Run.
+// OnReplayFailure is what Replay does with a message that has failed: one whose chain returned an error that asks for
+// no other attempt, or has been attempted ReplayConfig.Attempts times. A chain with a DeadLetter writes a dead letter
+// instead, as it does in Run.
 type OnReplayFailure int
 
 const (
-	// StopReplay ends the replay of all partitions, with a *StopError. What was replayed stays, and Report.Next is where to go on.
+	// StopReplay ends the replay of all partitions, with a *StopError. What was replayed stays, and Report.Next is where
+	// to go on.
 	StopReplay OnReplayFailure = iota
-	// CountFailures logs the message's place, counts it, and goes on. It has had no effect then, and nothing else remembers it.
+	// CountFailures logs the message's place, counts it, and goes on. It has had no effect then, and nothing else
+	// remembers it.
 	CountFailures
 )
 
@@ -89,31 +102,33 @@ type ReplayCounts struct {
 type ReplayReport struct {
 	ReplayCounts
 
-	// Next is where to go on, by ReplayConfig.Offsets, in the partitions of which something is left: all before it has been dealt with.
-	// To is the end of the window.
+	// Next is where to go on, by ReplayConfig.Offsets, in the partitions of which something is left: all before it has
+	// been dealt with. To is the end of the window.
 	Next map[int32]OffsetRange
 }
 
-// Replay reads a window of a topic again, and has the chain of its Topic handle each message, as Run does: with its middleware, its
-// event id, its consumer's name, so that what had its effect is a duplicate. It is for effects that were lost with a database's last
-// commits, or that a repaired handler has yet to have.
+// Replay reads a window of a topic again, and has the chain of its Topic handle each message, as Run does: with its
+// middleware, its event id, its consumer's name, so that what had its effect is a duplicate. It is for effects that
+// were lost with a database's last commits, or that a repaired handler has yet to have.
 //
-// It joins no group and commits no offset, so it can run beside the service, in the same process or in another one, and be repeated.
-// Within a partition it goes one after the other, whatever Topic.Order says. It does not wait for what Run does: a message that takes
-// effect only now does so after all that have come since, for which its handler must be fit.
+// It joins no group and commits no offset, so it can run beside the service, in the same process or in another one, and
+// be repeated. Within a partition it goes one after the other, whatever Topic.Order says. It does not wait for what Run
+// does: a message that takes effect only now does so after all that have come since, for which its handler must be fit.
 //
-// It refuses a chain without a Dedup, in which every message would take effect again, and messages that are older than their records
-// are kept. One without an event id is not delivered. The report counts them.
+// It refuses a chain without a Dedup, in which every message would take effect again, and messages that are older than
+// their records are kept. One without an event id is not delivered. The report counts them.
 //
-// Replay returns at the end of the window, or with an error: that of ctx, of the brokers, of the start (as Run's), of a message
-// (*StopError, see OnReplayFailure). The report is never nil. Handlers get ctx: one in work when it ends is cancelled, and rolls back.
+// Replay returns at the end of the window, or with an error: that of ctx, of the brokers, of the start (as Run's), of a
+// message (*StopError, see OnReplayFailure). The report is never nil. Handlers get ctx: one in work when it ends is
+// cancelled, and rolls back.
 func Replay(ctx context.Context, cfg Config, rc ReplayConfig) (*ReplayReport, error) {
 	report := &ReplayReport{Next: map[int32]OffsetRange{}}
 	c, err := New(cfg)
 	if err != nil {
 		return report, err
 	}
-	r := &replay{Consumer: c, cfg: rc.withDefaults(), topic: c.topics[rc.Topic], report: report, log: c.cfg.Logger.With(attrTopic, rc.Topic)}
+	r := &replay{Consumer: c, cfg: rc.withDefaults(), topic: c.topics[rc.Topic], report: report,
+		log: c.cfg.Logger.With(attrTopic, rc.Topic)}
 	if err := r.validate(); err != nil {
 		return report, err
 	}
@@ -163,8 +178,9 @@ func (r *replay) validate() error {
 		p.add("ReplayConfig.OnFailure", "is %d: use StopReplay or CountFailures", int(rc.OnFailure))
 	}
 	if !r.topic.dedups() {
-		p.add(fmt.Sprintf("Config.Topics[%q]", rc.Topic), "has no Dedup in its chain: every message would take effect again; "+
-			"put middleware.Dedup around the handler, or let yours implement Linker and be a LinkDedup")
+		p.add(fmt.Sprintf("Config.Topics[%q]", rc.Topic),
+			"has no Dedup in its chain: every message would take effect again; "+
+				"put middleware.Dedup around the handler, or let yours implement Linker and be a LinkDedup")
 	}
 	r.setKeep(&p)
 	return errors.Join(p...)
@@ -183,7 +199,8 @@ func (rc *ReplayConfig) validateWindow(p *problems) {
 	}
 	for partition, o := range rc.Offsets {
 		if partition < 0 || o.From < 0 || o.To != 0 && o.To < o.From {
-			p.add(fmt.Sprintf("ReplayConfig.Offsets[%d]", partition), "is %d to %d: give offsets in their order, of a partition that there is", o.From, o.To)
+			p.add(fmt.Sprintf("ReplayConfig.Offsets[%d]", partition),
+				"is %d to %d: give offsets in their order, of a partition that there is", o.From, o.To)
 		}
 	}
 }
@@ -238,6 +255,12 @@ func (r *replay) run(ctx context.Context) error {
 	ranges, err := r.ranges(ctx)
 	if err != nil {
 		return err
+	}
+	if r.cfg.DryRun {
+		for _, rg := range ranges {
+			r.advance(rg, rg.From)
+		}
+		return nil
 	}
 	r.limit = newRate(r.cfg.PerSecond)
 	return r.all(ctx, ranges)

@@ -84,7 +84,8 @@ func (r *replay) attempt(ctx context.Context, d *Delivery) *Attempt {
 
 // failed does as OnFailure says.
 func (r *replay) failed(msg Message, err error) error {
-	r.log.Error("einmal: a message failed in a replay", slog.Int(attrPartition, int(msg.Partition)), slog.Int64(attrOffset, msg.Offset), slog.String("error", msg.ErrorText(err, maxErrorText)))
+	r.log.Error("einmal: a message failed in a replay", slog.Int(attrPartition, int(msg.Partition)),
+		slog.Int64(attrOffset, msg.Offset), slog.String("error", msg.ErrorText(err, maxErrorText)))
 	if r.cfg.OnFailure == StopReplay {
 		return newStopError(&msg, err)
 	}
@@ -94,9 +95,13 @@ func (r *replay) failed(msg Message, err error) error {
 
 func (r *replay) count(as func(*ReplayCounts)) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.report.Read++
 	as(&r.report.ReplayCounts)
+	now := r.report.ReplayCounts
+	r.mu.Unlock()
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(now)
+	}
 }
 
 // took counts a message whose chain returned nil.

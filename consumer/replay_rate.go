@@ -32,7 +32,8 @@ func (r *rate) wait(ctx context.Context) error {
 	return nil
 }
 
-// turn takes the next turn, and says how far off it is. Turns that nobody took are not made up for, but for what a timer is late.
+// turn takes the next turn, and says how far off it is. Turns that nobody took are not made up for, but for what a
+// timer is late.
 func (r *rate) turn(now time.Time) time.Duration {
 	if r.every == 0 {
 		return 0

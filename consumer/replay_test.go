@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/consumer"
-	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/dedupstore/memstore"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
@@ -105,28 +104,34 @@ func TestReplayedMessage(t *testing.T) {
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
 		topic, group := b.Topic(t, 1), serverstest.Group(t)
 		b.Produce(t, &sarama.ProducerMessage{
-			Topic: topic, Key: sarama.StringEncoder("planted key"), Value: sarama.StringEncoder("planted value"), Timestamp: time.UnixMilli(1_700_000_000_123),
-			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte("e1")}, {Key: []byte("h"), Value: []byte("planted header")}},
+			Topic: topic, Key: sarama.StringEncoder("planted key"), Value: sarama.StringEncoder("planted value"),
+			Timestamp: time.UnixMilli(1_700_000_000_123),
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte("e1")},
+				{Key: []byte("h"), Value: []byte("planted header")}},
 		})
 		var got consumer.Message
 		var log lines
-		cfg := config(b, group, topic, middleware.Dedup(memstore.New(), func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error {
-			got = *msg
-			if from, ok := consumer.MessageFrom(ctx); !ok || from != msg {
-				t.Error("MessageFrom has another message")
-			}
-			return errors.New("no good")
-		}, nil))
+		cfg := config(b, group, topic,
+			middleware.Dedup(memstore.New(), func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error {
+				got = *msg
+				if from, ok := consumer.MessageFrom(ctx); !ok || from != msg {
+					t.Error("MessageFrom has another message")
+				}
+				return errors.New("no good")
+			}, nil))
 		cfg.Logger = log.logger()
 		_, err := consumer.Replay(t.Context(), cfg, whole(topic))
 		if stopped, ok := errors.AsType[*consumer.StopError](err); !ok || stopped.Topic != topic || stopped.Offset != 0 {
 			t.Errorf("it returned %v", err)
 		}
-		if got.Group != group || got.Consumer != group+"/"+topic || got.EventID != "e1" || got.Attempt != 1 || got.TopicID == (consumer.TopicID{}) ||
-			string(got.Key) != "planted key" || string(got.Value) != "planted value" || got.Timestamp.UnixMilli() != 1_700_000_000_123 || len(got.Headers) != 2 {
+		if got.Group != group || got.Consumer != group+"/"+topic || got.EventID != "e1" || got.Attempt != 1 ||
+			got.TopicID == (consumer.TopicID{}) ||
+			string(got.Key) != "planted key" || string(got.Value) != "planted value" ||
+			got.Timestamp.UnixMilli() != 1_700_000_000_123 || len(got.Headers) != 2 {
 			t.Errorf("it saw %+v", got)
 		}
-		if text := log.String() + err.Error(); strings.Contains(text, "planted") || !strings.Contains(text, "failed in a replay") {
+		if text := log.String() + err.Error(); strings.Contains(text, "planted") ||
+			!strings.Contains(text, "failed in a replay") {
 			t.Errorf("the log: %s", text)
 		}
 	})
@@ -146,7 +151,8 @@ func TestReplayLeavesOut(t *testing.T) {
 	t.Parallel()
 	b, now := serverstest.InProcess(t), time.Now()
 	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, at(topic, "older", now.Add(-3*time.Hour)), at(topic, "old", now.Add(-90*time.Minute)), at(topic, "young", now.Add(-time.Minute)), at(topic, "", now))
+	b.Produce(t, at(topic, "older", now.Add(-3*time.Hour)), at(topic, "old", now.Add(-90*time.Minute)),
+		at(topic, "young", now.Add(-time.Minute)), at(topic, "", now))
 	for _, c := range []struct {
 		window, keep time.Duration
 		tooOld       int64
@@ -161,8 +167,10 @@ func TestReplayLeavesOut(t *testing.T) {
 		var s seen
 		rc := whole(topic)
 		rc.Keep = c.keep
-		cfg := config(b, group, topic, middleware.Dedup(memstore.New(), func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error { return s.Handle(ctx, msg) },
-			&middleware.DedupConfig{Window: c.window}))
+		cfg := config(b, group, topic,
+			middleware.Dedup(memstore.New(),
+				func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error { return s.Handle(ctx, msg) },
+				&middleware.DedupConfig{Window: c.window}))
 		want := consumer.ReplayCounts{Read: 4, Processed: 3 - c.tooOld, TooOld: c.tooOld, WithoutID: 1}
 		if got := replay(t, cfg, rc).ReplayCounts; got != want || int64(s.len()) != want.Processed {
 			t.Errorf("window %v, keep %v: %+v, want %+v", c.window, c.keep, got, want)
@@ -183,9 +191,10 @@ func TestReplayWindows(t *testing.T) {
 			rc   consumer.ReplayConfig
 			want string
 		}{
-			"from":              {consumer.ReplayConfig{From: now.Add(-3 * time.Minute)}, "7 8 9"},
-			"to":                {consumer.ReplayConfig{To: now.Add(-8 * time.Minute)}, "0 1"},
-			"from to":           {consumer.ReplayConfig{From: now.Add(-8*time.Minute - time.Second), To: now.Add(-5 * time.Minute)}, "2 3 4"},
+			"from": {consumer.ReplayConfig{From: now.Add(-3 * time.Minute)}, "7 8 9"},
+			"to":   {consumer.ReplayConfig{To: now.Add(-8 * time.Minute)}, "0 1"},
+			"from to": {consumer.ReplayConfig{From: now.Add(-8*time.Minute - time.Second),
+				To: now.Add(-5 * time.Minute)}, "2 3 4"},
 			"behind the end":    {consumer.ReplayConfig{From: now.Add(time.Hour)}, ""},
 			"before the start":  {consumer.ReplayConfig{To: now.Add(-time.Hour)}, ""},
 			"to before 1970":    {consumer.ReplayConfig{To: time.UnixMilli(-1)}, ""},
@@ -197,7 +206,9 @@ func TestReplayWindows(t *testing.T) {
 		} {
 			var s seen
 			c.rc.Topic, c.rc.Keep, c.rc.PerSecond = topic, consumer.KeptForever, -1
-			replay(t, config(b, group, topic, middleware.Dedup(memstore.New(), func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error { return s.Handle(ctx, msg) }, nil)), c.rc)
+			replay(t, config(b, group, topic,
+				middleware.Dedup(memstore.New(),
+					func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error { return s.Handle(ctx, msg) }, nil)), c.rc)
 			var ids []string
 			for _, msg := range s.all() {
 				ids = append(ids, msg.EventID)
@@ -209,7 +220,8 @@ func TestReplayWindows(t *testing.T) {
 	})
 }
 
-// Behind the last record of a window there can be markers of transactions, and aborted records are none for who reads committed ones.
+// Behind the last record of a window there can be markers of transactions, and aborted records are none for who reads
+// committed ones.
 func TestReplayOfTransactions(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -219,7 +231,8 @@ func TestReplayOfTransactions(t *testing.T) {
 		transact(t, b, group, at(topic, "again", time.Now()), true)
 		transact(t, b, group, at(topic, "aborted at the end", time.Now()), false)
 		for isolation, want := range map[sarama.IsolationLevel]int64{sarama.ReadCommitted: 2, sarama.ReadUncommitted: 4} {
-			cfg := config(b, group, topic, middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
+			cfg := config(b, group, topic,
+				middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
 			if isolation != sarama.ReadCommitted { // that is the default
 				cfg.Sarama = func(c *sarama.Config) { c.Consumer.IsolationLevel = isolation }
 			}
@@ -232,8 +245,10 @@ func TestReplayOfTransactions(t *testing.T) {
 		open := transactional(t, b, group+"-open") // what is committed later is left to a later replay
 		begin(t, open, topic, "open")
 		b.Produce(t, at(topic, "behind it", time.Now()))
-		cfg := config(b, group, topic, middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
-		if report := replay(t, cfg, whole(topic)); report.Read != 2 || report.Next[0] != (consumer.OffsetRange{From: 8, To: 10}) {
+		cfg := config(b, group, topic,
+			middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
+		if report := replay(t, cfg, whole(topic)); report.Read != 2 ||
+			report.Next[0] != (consumer.OffsetRange{From: 8, To: 10}) {
 			t.Errorf("with an open transaction: %+v", report)
 		}
 		must(t, open.CommitTxn())
@@ -294,7 +309,8 @@ func TestReplayOfFailures(t *testing.T) {
 	if stopped, ok := errors.AsType[*consumer.StopError](err); !ok || stopped.Offset != 2 {
 		t.Errorf("it returned %v", err)
 	}
-	if report.ReplayCounts != (consumer.ReplayCounts{Read: 2, Processed: 2}) || report.Next[0] != (consumer.OffsetRange{From: 2, To: 5}) {
+	if report.ReplayCounts != (consumer.ReplayCounts{Read: 2, Processed: 2}) ||
+		report.Next[0] != (consumer.OffsetRange{From: 2, To: 5}) {
 		t.Errorf("it reports %+v", report)
 	}
 	rc.All, rc.Offsets, rc.OnFailure = false, report.Next, consumer.CountFailures // go on
@@ -304,33 +320,6 @@ func TestReplayOfFailures(t *testing.T) {
 	want := map[string]int{topic + "-0-0": 1, topic + "-0-1": 3, topic + "-0-2": 8, topic + "-0-3": 1, topic + "-0-4": 1}
 	if !maps.Equal(attempts, want) {
 		t.Errorf("attempts %v, want %v", attempts, want)
-	}
-}
-
-// A replay ends with its context: the message in work is cancelled and is not counted, and can be replayed from there.
-func TestReplayEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 5)...)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	store := memstore.New()
-	cfg := config(b, group, topic, middleware.Dedup(store, func(ctx context.Context, _ *memstore.Tx, msg *consumer.Message) error {
-		if msg.Offset < 2 {
-			return nil
-		}
-		cancel()
-		<-ctx.Done()
-		return nil // a handler that swallows it
-	}, nil))
-	cfg.Logger = logger(t)
-	report, err := consumer.Replay(ctx, cfg, whole(topic))
-	if !errors.Is(err, context.Canceled) || report.Read != 2 || report.Next[0] != (consumer.OffsetRange{From: 2, To: 5}) {
-		t.Errorf("%v, %+v", err, report)
-	}
-	if store.Recorded(dedupstore.Key{Consumer: group + "/" + topic, Event: topic + "-0-2"}) {
-		t.Error("what was cancelled is recorded")
 	}
 }
 
@@ -353,17 +342,20 @@ func TestReplayWithAChain(t *testing.T) {
 		})
 	}
 	cfg := config(b, group, topic, nil)
-	cfg.Middleware = []consumer.Middleware{outer, middleware.Retry(2, &middleware.RetryConfig{Base: time.Millisecond, Max: time.Millisecond}), middleware.Recover()}
-	cfg.Topics = map[string]consumer.Topic{topic: {Handler: middleware.Dedup(memstore.New(), func(_ context.Context, _ *memstore.Tx, msg *consumer.Message) error {
-		if msg.Offset == 1 {
-			return errors.New("never")
-		}
-		return nil
-	}, nil)}}
+	cfg.Middleware = []consumer.Middleware{outer,
+		middleware.Retry(2, &middleware.RetryConfig{Base: time.Millisecond, Max: time.Millisecond}), middleware.Recover()}
+	cfg.Topics = map[string]consumer.Topic{topic: {Handler: middleware.Dedup(memstore.New(),
+		func(_ context.Context, _ *memstore.Tx, msg *consumer.Message) error {
+			if msg.Offset == 1 {
+				return errors.New("never")
+			}
+			return nil
+		}, nil)}}
 	if got := replay(t, cfg, whole(topic)).ReplayCounts; got != (consumer.ReplayCounts{Read: 3, Processed: 2, Dead: 1}) {
 		t.Errorf("%+v", got)
 	}
-	if want := []string{"attempt 1 gave up false: false", "attempt 1 gave up false: true", "attempt 2 gave up true: true", "attempt 1 gave up false: false"}; !slices.Equal(links, want) {
+	if want := []string{"attempt 1 gave up false: false", "attempt 1 gave up false: true", "attempt 2 gave up true: true",
+		"attempt 1 gave up false: false"}; !slices.Equal(links, want) {
 		t.Errorf("the chain saw %q, want %q", links, want)
 	}
 }
@@ -371,7 +363,8 @@ func TestReplayWithAChain(t *testing.T) {
 // All that is wrong with a replay is said before anything is read, with what to do.
 func TestReplayConfig(t *testing.T) {
 	t.Parallel()
-	dedup := middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil)
+	dedup := middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil },
+		nil)
 	cfg := valid()
 	cfg.Topics = map[string]consumer.Topic{"orders": {Handler: dedup}, "plain": {Handler: nop}}
 	noon := time.Now()
@@ -382,10 +375,13 @@ func TestReplayConfig(t *testing.T) {
 		{consumer.ReplayConfig{Topic: "order"}, []string{`ReplayConfig.Topic: "order" is not in Config.Topics`}},
 		{consumer.ReplayConfig{Topic: "orders"}, []string{"names no window", "ReplayConfig.Keep: is not set", "KeptForever"}},
 		{consumer.ReplayConfig{Topic: "plain", All: true, Keep: time.Hour}, []string{`Config.Topics["plain"]: has no Dedup`}},
-		{consumer.ReplayConfig{Topic: "orders", From: time.Now(), Offsets: map[int32]consumer.OffsetRange{0: {}}, Keep: time.Hour}, []string{"use the one or the other"}},
-		{consumer.ReplayConfig{Topic: "orders", From: time.Now(), To: time.Now().Add(-time.Hour), Keep: -3}, []string{"is not before To", "Keep: is -3ns"}},
+		{consumer.ReplayConfig{Topic: "orders", From: time.Now(), Offsets: map[int32]consumer.OffsetRange{0: {}},
+			Keep: time.Hour}, []string{"use the one or the other"}},
+		{consumer.ReplayConfig{Topic: "orders", From: time.Now(), To: time.Now().Add(-time.Hour), Keep: -3},
+			[]string{"is not before To", "Keep: is -3ns"}},
 		{consumer.ReplayConfig{Topic: "orders", From: noon, To: noon, Keep: time.Hour}, []string{"is not before To"}},
-		{consumer.ReplayConfig{Topic: "orders", Offsets: map[int32]consumer.OffsetRange{2: {From: 5, To: 3}}, Keep: time.Hour, Attempts: -1, OnFailure: 7}, []string{"Offsets[2]: is 5 to 3", "Attempts: is -1", "OnFailure: is 7"}},
+		{consumer.ReplayConfig{Topic: "orders", Offsets: map[int32]consumer.OffsetRange{2: {From: 5, To: 3}}, Keep: time.Hour,
+			Attempts: -1, OnFailure: 7}, []string{"Offsets[2]: is 5 to 3", "Attempts: is -1", "OnFailure: is 7"}},
 	} {
 		report, err := consumer.Replay(t.Context(), cfg, c.rc)
 		if err == nil || report == nil {
@@ -398,7 +394,8 @@ func TestReplayConfig(t *testing.T) {
 func TestReplayOfATopicThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
-	cfg := config(b, "billing", "nowhere", middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
+	cfg := config(b, "billing", "nowhere",
+		middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, nil))
 	cfg.Logger = logger(t)
 	_, err := consumer.Replay(t.Context(), cfg, whole("nowhere"))
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
@@ -407,41 +404,8 @@ func TestReplayOfATopicThatIsNotThere(t *testing.T) {
 	topic := b.Topic(t, 1)
 	cfg = config(b, "billing", topic, cfg.Topics["nowhere"].Handler)
 	rc := consumer.ReplayConfig{Topic: topic, Keep: consumer.KeptForever, Offsets: map[int32]consumer.OffsetRange{7: {}}}
-	if _, err := consumer.Replay(t.Context(), cfg, rc); err == nil || !strings.Contains(err.Error(), "no partition 7: it has 1") {
+	if _, err := consumer.Replay(t.Context(), cfg, rc); err == nil ||
+		!strings.Contains(err.Error(), "no partition 7: it has 1") {
 		t.Errorf("%v", err)
-	}
-}
-
-// What a chain hands on has not taken effect. What it had handed on before is not handed on again: nothing brings it back, so it has failed.
-func TestReplayOfWhatIsHandedOn(t *testing.T) {
-	t.Parallel()
-	b := serverstest.InProcess(t)
-	topic, group := b.Topic(t, 1), serverstest.Group(t)
-	b.Produce(t, records(topic, 1, 3)...)
-	store, sent := memstore.New(), 0
-	cfg := config(b, group, topic, nil)
-	cfg.Topics = map[string]consumer.Topic{topic: {
-		Middleware: []consumer.Middleware{
-			middleware.HandOn(store, "1m", func(context.Context, *memstore.Tx, *consumer.Message) error { sent++; return nil }, nil),
-			middleware.Retry(1, nil),
-		},
-		Handler: middleware.Dedup(store, func(_ context.Context, _ *memstore.Tx, msg *consumer.Message) error {
-			if msg.Offset == 1 {
-				return errors.New("never")
-			}
-			return nil
-		}, nil),
-	}}
-	if got := replay(t, cfg, whole(topic)).ReplayCounts; got != (consumer.ReplayCounts{Read: 3, Processed: 2, HandedOn: 1}) || sent != 1 {
-		t.Errorf("%+v, %d sent", got, sent)
-	}
-	rc := whole(topic)
-	report, err := consumer.Replay(t.Context(), cfg, rc)
-	if stopped := (*consumer.StopError)(nil); !errors.As(err, &stopped) || stopped.Offset != 1 || sent != 1 || !strings.Contains(err.Error(), "never") {
-		t.Errorf("%+v, %v, %d sent", report, err, sent)
-	}
-	rc.OnFailure = consumer.CountFailures
-	if got := replay(t, cfg, rc).ReplayCounts; got != (consumer.ReplayCounts{Read: 3, Duplicates: 2, Failed: 1}) || sent != 1 {
-		t.Errorf("%+v, %d sent", got, sent)
 	}
 }

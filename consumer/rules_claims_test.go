@@ -51,7 +51,8 @@ type call struct {
 	release   chan struct{}
 }
 
-// A worker of a claim that has ended moves no offset, even if the partition has come back to the same member in the same session.
+// A worker of a claim that has ended moves no offset, even if the partition has come back to the same member in the
+// same session.
 func TestWorkerOfAFormerClaim(t *testing.T) {
 	t.Parallel()
 	for _, rebalance := range rebalances {

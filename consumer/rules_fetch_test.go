@@ -43,7 +43,8 @@ func TestClientErrorsAreLogged(t *testing.T) {
 	}
 }
 
-// fetched answers fetches by hand as long as batch returns one for the offset that is asked for. The topic has one partition.
+// fetched answers fetches by hand as long as batch returns one for the offset that is asked for. The topic has one
+// partition.
 func fetched(b *serverstest.Broker, batch func(offset int64) []byte) {
 	b.Fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		b.Fake.KeepControl()
@@ -68,7 +69,8 @@ func fetched(b *serverstest.Broker, batch func(offset int64) []byte) {
 
 // emptyBatch is what compaction leaves of a batch of 50: no records.
 func emptyBatch() []byte {
-	batch := kmsg.RecordBatch{Length: 49, Magic: 2, LastOffsetDelta: 49, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1}
+	batch := kmsg.RecordBatch{Length: 49, Magic: 2, LastOffsetDelta: 49, ProducerID: -1, ProducerEpoch: -1,
+		FirstSequence: -1}
 	raw := batch.AppendTo(nil)
 	sum := crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli))
 	binary.BigEndian.PutUint32(raw[17:], sum)
@@ -95,7 +97,8 @@ func TestBatchThatCannotBeRead(t *testing.T) {
 	cfg := config(b, group, topic, &s)
 	cfg.Logger = log.logger()
 	m := start(t, cfg)
-	eventually(t, "it is tried again and told", func() bool { return tries.Load() > 2 && strings.Contains(log.String(), "CRC") })
+	eventually(t, "it is tried again and told",
+		func() bool { return tries.Load() > 2 && strings.Contains(log.String(), "CRC") })
 	healed.Store(true)
 	eventually(t, "all are handled", func() bool { return s.len() == 10 })
 	if err := m.stop(); err != nil {

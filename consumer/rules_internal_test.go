@@ -17,15 +17,21 @@ func TestValuesOfTheClient(t *testing.T) {
 	t.Parallel()
 	eager, cooperative := newSaramaConfig("g", &strategy{}), newSaramaConfig("g", &strategy{kind: Cooperative})
 	for rule, kept := range map[string]bool{
-		"10, small fetches cost throughput and bound nothing":   eager.Consumer.Fetch.Default >= 1<<20 && eager.ChannelBufferSize == sarama.NewConfig().ChannelBufferSize,
-		"22, commits once in a while":                           eager.Consumer.Offsets.AutoCommit.Interval >= time.Second && eager.Consumer.Offsets.AutoCommit.Interval <= 5*time.Second,
-		"33, long polls delay a rebalance":                      eager.Consumer.MaxWaitTime <= 250*time.Millisecond && cooperative.Consumer.MaxWaitTime <= 100*time.Millisecond,
-		"39, no longer without heartbeats than a session":       rejoinMax*3/2+rebalanceTimeout < sessionTimeout,
-		"43, a full response is read":                           int64(eager.Consumer.Fetch.MaxBytes)+int64(eager.Consumer.Fetch.Default) < int64(sarama.MaxResponseSize),
-		"44, growth is seen within minutes":                     eager.Metadata.RefreshFrequency >= time.Minute && eager.Metadata.RefreshFrequency <= 5*time.Minute,
+		"10, small fetches cost throughput and bound nothing": eager.Consumer.Fetch.Default >= 1<<20 &&
+			eager.ChannelBufferSize == sarama.NewConfig().ChannelBufferSize,
+		"22, commits once in a while": eager.Consumer.Offsets.AutoCommit.Interval >= time.Second &&
+			eager.Consumer.Offsets.AutoCommit.Interval <= 5*time.Second,
+		"33, long polls delay a rebalance": eager.Consumer.MaxWaitTime <= 250*time.Millisecond &&
+			cooperative.Consumer.MaxWaitTime <= 100*time.Millisecond,
+		"39, no longer without heartbeats than a session": rejoinMax*3/2+rebalanceTimeout < sessionTimeout,
+		"43, a full response is read":                     int64(eager.Consumer.Fetch.MaxBytes)+int64(eager.Consumer.Fetch.Default) < int64(sarama.MaxResponseSize),
+		"44, growth is seen within minutes": eager.Metadata.RefreshFrequency >= time.Minute &&
+			eager.Metadata.RefreshFrequency <= 5*time.Minute,
 		"45, one partition that cannot be read ends no session": eager.Consumer.Retry.Max == 0,
-		"46, the version is pinned, and new enough":             eager.Version == sarama.V3_6_0_0 && strings.HasPrefix(eager.ClientID, "einmal-"),
-		"kafka-real.md 6, a broker's death is outlived":         patience > 11*time.Second && patience < sessionTimeout && readTimeout > 10100*time.Millisecond,
+		"46, the version is pinned, and new enough": eager.Version == sarama.V3_6_0_0 &&
+			strings.HasPrefix(eager.ClientID, "einmal-"),
+		"kafka-real.md 6, a broker's death is outlived": patience > 11*time.Second && patience < sessionTimeout &&
+			readTimeout > 10100*time.Millisecond,
 	} {
 		if !kept {
 			t.Errorf("rule %s: not kept", rule)
@@ -38,7 +44,8 @@ func TestGlobalsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	logger, response, batch := sarama.Logger, sarama.MaxResponseSize, sarama.MaxDecompressedBatchSize
 	h := HandlerFunc(func(context.Context, *Message) error { return nil })
-	if _, err := New(Config{Brokers: []string{"localhost:9092"}, Group: "g", Topics: map[string]Topic{"t": {Handler: h}}}); err != nil {
+	if _, err := New(Config{Brokers: []string{"localhost:9092"}, Group: "g",
+		Topics: map[string]Topic{"t": {Handler: h}}}); err != nil {
 		t.Fatal(err)
 	}
 	if sarama.Logger != logger || sarama.MaxResponseSize != response || sarama.MaxDecompressedBatchSize != batch {
@@ -53,21 +60,25 @@ func TestSizesThatContradict(t *testing.T) {
 		wrong    bool
 	}{{50 << 20, false}, {96 << 20, false}, {96<<20 + 1, true}, {1<<31 - 1, true}} {
 		var p problems
-		saramaConfig(&p, Config{Group: "g", Sarama: func(c *sarama.Config) { c.Consumer.Fetch.MaxBytes = test.maxBytes }}, &strategy{})
-		if err := errors.Join(p...); (err != nil) != test.wrong || err != nil && !strings.Contains(err.Error(), "sarama.MaxResponseSize") {
+		saramaConfig(&p, Config{Group: "g", Sarama: func(c *sarama.Config) { c.Consumer.Fetch.MaxBytes = test.maxBytes }},
+			&strategy{})
+		if err := errors.Join(p...); (err != nil) != test.wrong || err != nil &&
+			!strings.Contains(err.Error(), "sarama.MaxResponseSize") {
 			t.Errorf("MaxBytes %d: %v", test.maxBytes, err)
 		}
 	}
 }
 
-// Errors that say the same are logged as one: the port of this end of a connection changes, and each partition has its own.
+// Errors that say the same are logged as one: the port of this end of a connection changes, and each partition has its
+// own.
 func TestBrokerErrorsThatSayTheSame(t *testing.T) {
 	t.Parallel()
 	errs, b := newLogged()
 	for i := range 200 {
 		errs.warn(fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:9092: i/o timeout", 40000+i))
 		errs.warn(fmt.Errorf("write tcp [::1]:%d->[::1]:9092: broken pipe", 40000+i))
-		errs.warn(&sarama.ConsumerError{Topic: "orders", Partition: int32(i), Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.2:9092: EOF", 40000+i)})
+		errs.warn(&sarama.ConsumerError{Topic: "orders", Partition: int32(i),
+			Err: fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.2:9092: EOF", 40000+i)})
 	}
 	errs.warn(errors.New("read tcp 10.0.0.7:40000->10.0.0.1:9093: i/o timeout"))
 	errs.warn(&sarama.ConsumerError{Topic: "payments", Err: errors.New("read tcp 10.0.0.7:40000->10.0.0.2:9092: EOF")})
@@ -75,7 +86,8 @@ func TestBrokerErrorsThatSayTheSame(t *testing.T) {
 	if len(lines) != 5 {
 		t.Errorf("%d lines, want one for each of 5: %v", len(lines), lines)
 	}
-	if !strings.Contains(lines[0].Error, "10.0.0.7:40000->10.0.0.1:9092") || !strings.Contains(lines[2].Error, "orders/0") {
+	if !strings.Contains(lines[0].Error, "10.0.0.7:40000->10.0.0.1:9092") ||
+		!strings.Contains(lines[2].Error, "orders/0") {
 		t.Errorf("the text itself is not whole: %v", lines)
 	}
 }

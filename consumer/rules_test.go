@@ -109,7 +109,8 @@ func TestOthersRebalancesAreFollowed(t *testing.T) {
 	began := time.Now()
 	for i := range int32(15) {
 		eventually(t, "it is a member", func() bool { return sessions.Load() == i+1 })
-		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group, Err: kerr.RebalanceInProgress})
+		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group,
+			Err: kerr.RebalanceInProgress})
 	}
 	if took := time.Since(began); took > 18*time.Second { // with the pauses of a member that is at fault: at least 20 s
 		t.Errorf("14 rebalances took %v", took)
@@ -124,7 +125,8 @@ func TestGroupThatMayNotBeRead(t *testing.T) {
 			t.Parallel()
 			b := serverstest.InProcess(t)
 			topic, group := b.Topic(t, 1), serverstest.Group(t)
-			b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Group: group, TopLevel: key == kmsg.JoinGroup, Err: kerr.GroupAuthorizationFailed, Count: -1})
+			b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Group: group, TopLevel: key == kmsg.JoinGroup,
+				Err: kerr.GroupAuthorizationFailed, Count: -1})
 			m := start(t, config(b, group, topic, &seen{}))
 			receive(t, m.done)
 			if !errors.Is(m.err, sarama.ErrGroupAuthorizationFailed) || !strings.Contains(m.err.Error(), "READ on the group") {
@@ -134,8 +136,8 @@ func TestGroupThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// leaderless makes the cluster answer, until the returned func is called, that partition 0 of the topic has no leader, as a
-// real one does when all its replicas are away.
+// leaderless makes the cluster answer, until the returned func is called, that partition 0 of the topic has no leader,
+// as a real one does when all its replicas are away.
 func leaderless(t *testing.T, b *serverstest.Broker, topic string, partitions int32) (heal func()) {
 	t.Helper()
 	leaders := make([]int32, partitions)
@@ -333,7 +335,10 @@ func TestHeartbeatsGoOnWhileDraining(t *testing.T) {
 	receive(t, h.started)
 	m.cancel()
 	began, before := time.Now(), beats.Hits()
-	eventually(t, "it sends heartbeats for longer than a session", func() bool { return beats.Hits() > before+20 && time.Since(began) > 2500*time.Millisecond })
+	eventually(t, "it sends heartbeats for longer than a session", func() bool {
+		return beats.Hits() > before+20 &&
+			time.Since(began) > 2500*time.Millisecond
+	})
 	close(h.release)
 	if err := m.stop(); err != nil {
 		t.Fatal(err)

@@ -37,8 +37,8 @@ type running struct {
 	stuckClaims []*claim
 }
 
-// consume is a member of the group until ctx is done, the broker refuses this member for good, or OnFailure or OnStuck stop it.
-// In between it may leave for a while, see LeaveGroup.
+// consume is a member of the group until ctx is done, the broker refuses this member for good, or OnFailure or OnStuck
+// stop it. In between it may leave for a while, see LeaveGroup.
 func (r *running) consume() error {
 	for r.ctx.Err() == nil {
 		if err := r.member(); err != nil {
@@ -102,14 +102,15 @@ func within(d time.Duration, f func()) bool {
 
 // stuck remembers a claim whose handlers ignore their contexts.
 func (r *running) stuck(cl *claim) {
-	r.log.Error("einmal: handlers did not return after their context was cancelled; their messages are delivered again", slog.Any("messages", cl.stillRunning()))
+	r.log.Error("einmal: handlers did not return after their context was cancelled; their messages are delivered again",
+		slog.Any("messages", cl.stillRunning()))
 	r.stuckMu.Lock()
 	defer r.stuckMu.Unlock()
 	r.stuckClaims = append(r.stuckClaims, cl)
 }
 
-// stuckNow returns the claims whose handlers still have not returned, and forgets the others. They have ended, but what runs in them
-// holds places, and the processing limit goes on for it.
+// stuckNow returns the claims whose handlers still have not returned, and forgets the others. They have ended, but what
+// runs in them holds places, and the processing limit goes on for it.
 func (r *running) stuckNow() []*claim {
 	r.stuckMu.Lock()
 	defer r.stuckMu.Unlock()

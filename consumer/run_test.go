@@ -117,7 +117,8 @@ func config(b *serverstest.Broker, group, topic string, h consumer.Handler) cons
 	return consumer.Config{Brokers: b.Addrs, Group: group, Topics: map[string]consumer.Topic{topic: {Handler: h}}}
 }
 
-// backlog starts brokers of the test's own, with a topic that has n records in each partition, for a group that has not run.
+// backlog starts brokers of the test's own, with a topic that has n records in each partition, for a group that has not
+// run.
 func backlog(t *testing.T, partitions int32, n int) (b *serverstest.Broker, topic, group string) {
 	t.Helper()
 	b = serverstest.InProcess(t)

@@ -6,9 +6,10 @@ import (
 	"runtime/debug"
 )
 
-// SafeError returns err, or a *Panic in its place if one of its methods (Error, Unwrap, Is, As) panics, or if it wraps itself: an error
-// type with a nil pointer inside does so, and would take whoever looks at it along. What it asks for (Permanent, RetryAfter) stays if it
-// can be found. The runner and the links of package middleware call it on the errors of what is inside of them, before they look at these.
+// SafeError returns err, or a *Panic in its place if one of its methods (Error, Unwrap, Is, As) panics, or if it wraps
+// itself: an error type with a nil pointer inside does so, and would take whoever looks at it along. What it asks for
+// (Permanent, RetryAfter) stays if it can be found. The runner and the links of package middleware call it on the
+// errors of what is inside of them, before they look at these.
 func SafeError(err error) error {
 	if err == nil {
 		return nil

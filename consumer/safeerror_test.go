@@ -30,7 +30,8 @@ func TestSafeError(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	for _, err := range []error{&unsafe{}, errors.Join(errHandler, &unsafe{}), endless{}, &consumer.Panic{Value: &unsafe{}}} {
+	for _, err := range []error{&unsafe{}, errors.Join(errHandler, &unsafe{}), endless{},
+		&consumer.Panic{Value: &unsafe{}}} {
 		got := consumer.SafeError(err)
 		if p, ok := errors.AsType[*consumer.Panic](got); !ok || p.Error() == "" || errors.Is(got, errHandler) {
 			t.Errorf("%T became %v", err, got)

@@ -11,9 +11,9 @@ import (
 	"github.com/einmal-go/einmal/internal/safelog"
 )
 
-// LogSarama sends what the Kafka client library logs to log, at level Debug. Some of its failures are told nowhere else. Its logger
-// is one for the whole process, so einmal leaves it alone unless main calls this, once, before any Consumer runs. The client logs
-// names of topics, groups and brokers, never messages.
+// LogSarama sends what the Kafka client library logs to log, at level Debug. Some of its failures are told nowhere
+// else. Its logger is one for the whole process, so einmal leaves it alone unless main calls this, once, before any
+// Consumer runs. The client logs names of topics, groups and brokers, never messages.
 func LogSarama(log *slog.Logger) {
 	sarama.Logger = saramaLogger{safelog.Logger(log)}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What the client library says arrives as one line each, at level Debug. Its logger is one for the process: setting it here would
-// race with the clients of other tests.
+// What the client library says arrives as one line each, at level Debug. Its logger is one for the process: setting it
+// here would race with the clients of other tests.
 func TestSaramaLogger(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

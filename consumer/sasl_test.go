@@ -60,7 +60,8 @@ func TestWrongPasswordWithoutAnAnswer(t *testing.T) {
 	b := serverstest.SASL(t, "orders")
 	var log lines
 	cfg := valid()
-	cfg.Brokers, cfg.Sarama, cfg.Logger, cfg.StartTimeout = b.Addrs, serverstest.WithSASL("hunter2"), log.logger(), time.Second
+	cfg.Brokers, cfg.Sarama, cfg.Logger, cfg.StartTimeout = b.Addrs, serverstest.WithSASL("hunter2"), log.logger(),
+		time.Second
 	err := startError(t, cfg, cfg.StartTimeout)
 	says(t, err, b.Addrs[0], "TLS or SASL (Config.Sarama)")
 	if strings.Contains(err.Error()+log.String(), "hunter2") {
@@ -79,7 +80,8 @@ func TestRightPassword(t *testing.T) {
 	if err := m.stop(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "joined the group") || strings.Count(log.String(), "password") != 1 || !strings.Contains(log.String(), "in clear text") {
+	if !strings.Contains(log.String(), "joined the group") || strings.Count(log.String(), "password") != 1 ||
+		!strings.Contains(log.String(), "in clear text") {
 		t.Errorf("logged: %s", &log)
 	}
 }

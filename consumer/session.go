@@ -15,12 +15,12 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// commitTimeout bounds the commit at the end of a session: it can block as long as the coordinator does not answer. What is
-// not committed is delivered again.
+// commitTimeout bounds the commit at the end of a session: it can block as long as the coordinator does not answer.
+// What is not committed is delivered again.
 const commitTimeout = 2 * time.Second
 
-// session is sarama's handler of one assignment: in eager mode from one rebalance to the next, in cooperative mode through all
-// rebalances of a membership.
+// session is sarama's handler of one assignment: in eager mode from one rebalance to the next, in cooperative mode
+// through all rebalances of a membership.
 type session struct {
 	*membership
 	end       context.CancelFunc // ends the session; the membership goes on
@@ -54,12 +54,13 @@ func (s *session) Setup(sess sarama.ConsumerGroupSession) error {
 	s.askAgain(sess)
 	s.outages.met(NeedCoordinator)
 	s.change(Running, Starting, Left) // when the positions are set: Ready says that nothing from now on is missed
-	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()), slog.Int("generation", int(sess.GenerationID())))
+	s.log.Info("einmal: joined the group", slog.Any("partitions", sess.Claims()),
+		slog.Int("generation", int(sess.GenerationID())))
 	return nil
 }
 
-// ConsumeClaim holds one partition. It returns only when the session ends or the partition is revoked: returning earlier would end
-// the session for all partitions.
+// ConsumeClaim holds one partition. It returns only when the session ends or the partition is revoked: returning
+// earlier would end the session for all partitions.
 func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) error {
 	t := s.topics[sc.Topic()]
 	if s.cfg.Rebalance == Cooperative && s.recreated[t.name] {
@@ -75,6 +76,7 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	t.assigned(cl.partition)
 	s.addClaim(cl)
 	defer s.removeClaim(cl)
+	cl.syncPause()
 	t.totals.count(func(now *TopicTotals) { now.Assigned++ })
 	s.hooks.partition(s.hooks.hooks.Assigned, cl)
 	if s.begin(cl) {
@@ -91,15 +93,17 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 	return nil
 }
 
-// restart makes a partition of a topic that was created again start anew in cooperative mode, where the position of a fetch that
-// runs cannot be set: it commits the start, and the session begins again.
+// restart makes a partition of a topic that was created again start anew in cooperative mode, where the position of a
+// fetch that runs cannot be set: it commits the start, and the session begins again.
 func (s *session) restart(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) {
-	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, sc.Topic()), partitionAttr(sc.Partition()))
+	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, sc.Topic()),
+		partitionAttr(sc.Partition()))
 	sess.ResetOffset(sc.Topic(), sc.Partition(), 0, "")
 	s.commit(sess)
 }
 
-// committedOffset returns what was committed when the claim began. Claims of a cooperative rebalance are not known in Setup.
+// committedOffset returns what was committed when the claim began. Claims of a cooperative rebalance are not known in
+// Setup.
 func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) committed {
 	known := s.committed
 	if s.cfg.Rebalance == Cooperative {
@@ -112,8 +116,8 @@ func (s *session) committedOffset(sc sarama.ConsumerGroupClaim) committed {
 	return committed{offset: -1}
 }
 
-// asked returns the partitions whose committed offsets a session needs to know: its own, and all of a topic whose start depends on what
-// the group has read of it.
+// asked returns the partitions whose committed offsets a session needs to know: its own, and all of a topic whose start
+// depends on what the group has read of it.
 func (s *session) asked(claims map[string][]int32) map[string][]int32 {
 	claims = maps.Clone(claims)
 	for name := range claims {
@@ -133,8 +137,8 @@ type committed struct {
 	carried string // text of the claim before
 }
 
-// drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it allows, and next
-// to nothing without a coordinator.
+// drainBudget is what messages in work have left: on shutdown all of DrainTimeout, on a rebalance no more than it
+// allows, and next to nothing without a coordinator.
 func (s *session) drainBudget() time.Duration {
 	if s.running.ctx.Err() != nil {
 		return s.cfg.DrainTimeout
@@ -145,8 +149,8 @@ func (s *session) drainBudget() time.Duration {
 	return min(s.cfg.DrainTimeout, revokeBudget(s.sarama))
 }
 
-// lostBudget is what is left when the coordinator was away for its patience: soon the session is over for the group, and another
-// member owns the partitions. Nothing that finishes now can be committed.
+// lostBudget is what is left when the coordinator was away for its patience: soon the session is over for the group,
+// and another member owns the partitions. Nothing that finishes now can be committed.
 const lostBudget = time.Second
 
 // Cleanup is called when all partitions have been let go.
@@ -163,7 +167,8 @@ func (s *session) commit(sess sarama.ConsumerGroupSession) {
 	}
 }
 
-// topicIDs asks a broker for the ids of the topics that exist. A broker before Kafka 2.8 has none to tell: they stay zero then.
+// topicIDs asks a broker for the ids of the topics that exist. A broker before Kafka 2.8 has none to tell: they stay
+// zero then.
 func topicIDs(client sarama.Client, topics map[string]*topic) (map[string]TopicID, error) {
 	res, err := askTopics(client, slices.Collect(maps.Keys(topics)))
 	if err != nil {
@@ -181,8 +186,8 @@ func topicIDs(client sarama.Client, topics map[string]*topic) (map[string]TopicI
 	return ids, nil
 }
 
-// committedOffsets asks for the committed offsets of the claims. sarama does not tell an offset that was never committed from one
-// that is out of range.
+// committedOffsets asks for the committed offsets of the claims. sarama does not tell an offset that was never
+// committed from one that is out of range.
 func committedOffsets(client sarama.Client, group string, claims map[string][]int32) map[string]map[int32]committed {
 	coordinator, err := client.Coordinator(group)
 	if err != nil {

@@ -46,7 +46,8 @@ func TestStopMakesNoOtherAttempt(t *testing.T) {
 	}
 }
 
-// An error of the client is that of its partition. One that says that the metadata are too large ends them, once, and is none of reading.
+// An error of the client is that of its partition. One that says that the metadata are too large ends them, once, and
+// is none of reading.
 func TestErrorsFindTheirPartition(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
@@ -77,7 +78,8 @@ func TestErrorsFindTheirPartition(t *testing.T) {
 	}
 }
 
-// The partitions whose committed offsets are asked for are all of a topic that begins at the newest message, and those held of others.
+// The partitions whose committed offsets are asked for are all of a topic that begins at the newest message, and those
+// held of others.
 func TestWhichOffsetsAreAsked(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
@@ -116,7 +118,8 @@ func TestLinesOfOddEnds(t *testing.T) {
 	var log logBuffer
 	cl, _ := testClaim(PartitionOrder, nil)
 	cl.run.log = slog.New(slog.NewTextHandler(&log, nil))
-	for _, res := range []Result{{}, {Skipped: true}, {Duplicate: true}, {HandedOn: errTried, Logged: true}, {Dead: true, Logged: true}} {
+	for _, res := range []Result{{}, {Skipped: true}, {Duplicate: true}, {HandedOn: errTried, Logged: true},
+		{Dead: true, Logged: true}} {
 		cl.logDone(&Message{Result: res})
 	}
 	due := time.Now().Add(time.Hour)

@@ -30,21 +30,24 @@ const (
 	soakHeld       = (soakAhead + soakSlack) / soakBatch // messages of the stuck key: one of each batch
 )
 
-// One key fails for ever, while all others go on, new keys all the time: neither memory nor goroutines grow with that. The stuck key's
-// partition is paused at Limits.Ahead, and what is held stays bounded. When the key has healed, everything is finished.
+// One key fails for ever, while all others go on, new keys all the time: neither memory nor goroutines grow with that.
+// The stuck key's partition is paused at Limits.Ahead, and what is held stays bounded. When the key has healed,
+// everything is finished.
 //
 //nolint:paralleltest // it looks at the memory and the goroutines of the process
 func TestOneStuckKeyStaysFlat(t *testing.T) {
 	s := newSoaking(t)
 	s.load(*soak / 5) // until everything has the size that it needs
-	eventually(t, "the partition of the stuck key is paused", func() bool { return s.stuck().Paused && s.stuck().Held <= soakHeld })
+	eventually(t, "the partition of the stuck key is paused",
+		func() bool { return s.stuck().Paused && s.stuck().Held <= soakHeld })
 	before, most := s.usage(), usage{}
 	for range 16 {
 		s.load(*soak / 20)
 		s.wantBounds()
 		most = most.max(s.usage())
 	}
-	t.Logf("%d messages, %d failed attempts at the stuck one; before: %v; at most: %v", s.handled.Load(), s.failed.Load(), before, most)
+	t.Logf("%d messages, %d failed attempts at the stuck one; before: %v; at most: %v", s.handled.Load(), s.failed.Load(),
+		before, most)
 	if most.goroutines > before.goroutines+20 || most.heap > before.heap+2<<20 {
 		t.Errorf("not flat: %v before, %v later", before, most)
 	}
@@ -163,10 +166,12 @@ func (s *soaking) deleteRead() {
 
 func (s *soaking) stuck() consumer.PartitionStatus { return s.Status().Partitions[0] }
 
-// wantBounds checks that the partition of the stuck key waits, and holds no more than the messages of that key within Limits.Ahead.
+// wantBounds checks that the partition of the stuck key waits, and holds no more than the messages of that key within
+// Limits.Ahead.
 func (s *soaking) wantBounds() {
 	s.t.Helper()
-	if p := s.stuck(); !p.Paused || p.Oldest != 0 || p.Ahead <= soakAhead || p.Ahead > soakAhead+soakSlack || p.Held > soakHeld {
+	if p := s.stuck(); !p.Paused || p.Oldest != 0 || p.Ahead <= soakAhead || p.Ahead > soakAhead+soakSlack ||
+		p.Held > soakHeld {
 		s.t.Errorf("the stuck key's partition: %+v", p)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // startRetry is the pause between two tries to reach a server at the start.
 const startRetry = 500 * time.Millisecond
 
-// startGrace is how long the start goes on when a part of it has found what waiting does not cure, so that the other parts can say what
-// they have found.
+// startGrace is how long the start goes on when a part of it has found what waiting does not cure, so that the other
+// parts can say what they have found.
 const startGrace = 2 * time.Second
 
 // start reaches the brokers and the databases and checks all that they can tell. It returns nil, nil if ctx ends
@@ -70,8 +70,10 @@ func (c *Consumer) newStarter(names []string, cancel context.CancelFunc) *starte
 	return &starter{Consumer: c, names: names, cancel: cancel, waits: newWaits(c)}
 }
 
-// check does all checks side by side, those of the brokers when one has answered, and returns what all of them have found.
-func (s *starter) check(ctx context.Context, brokers ...func(context.Context, sarama.Client) error) (client sarama.Client, err error) {
+// check does all checks side by side, those of the brokers when one has answered, and returns what all of them have
+// found.
+func (s *starter) check(ctx context.Context,
+	brokers ...func(context.Context, sarama.Client) error) (client sarama.Client, err error) {
 	err = s.sideBySide(
 		func() (err error) {
 			if client, err = s.connect(ctx); err != nil {
@@ -88,7 +90,8 @@ func (s *starter) check(ctx context.Context, brokers ...func(context.Context, sa
 	return client, err
 }
 
-// sideBySide joins the errors of the checks, in their order. A check returns one when its time is over, or when waiting does not cure it.
+// sideBySide joins the errors of the checks, in their order. A check returns one when its time is over, or when waiting
+// does not cure it.
 func (s *starter) sideBySide(checks ...func() error) error {
 	errs := make([]error, len(checks))
 	var all sync.WaitGroup
@@ -112,11 +115,13 @@ func closeClient(client sarama.Client) {
 // run begins what goes on until Run returns.
 func (c *Consumer) run(ctx context.Context, client sarama.Client) *running {
 	log := c.cfg.Logger.With(attrGroup, c.cfg.Group)
-	r := &running{Consumer: c, log: log, drains: make(chan struct{}), hooks: newHookRunner(c.cfg.Hooks, log), ids: map[string]TopicID{}, partitions: map[string]int{}}
+	r := &running{Consumer: c, log: log, drains: make(chan struct{}), hooks: newHookRunner(c.cfg.Hooks, log),
+		ids: map[string]TopicID{}, partitions: map[string]int{}}
 	r.handlers, r.cancelHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	r.client = newGroupClient(client, c.cfg.Group, r.ctx.Done(), log)
 	r.client.errors.away = r.brokersFailed
+	c.cluster.Store(r.client)
 	context.AfterFunc(r.ctx, func() {
 		defer close(r.drains)
 		c.draining()
@@ -176,8 +181,8 @@ func waited(since time.Time, limit time.Duration) time.Duration {
 	return limit
 }
 
-// bounded returns what f returns, which knows no context or may ignore it; or the error of ctx, if f has not returned by grace
-// after its end. late gets what f returns then.
+// bounded returns what f returns, which knows no context or may ignore it; or the error of ctx, if f has not returned
+// by grace after its end. late gets what f returns then.
 func bounded[T any](ctx context.Context, grace time.Duration, f func() (T, error), late func(T)) (T, error) {
 	var value T
 	var err error
@@ -230,12 +235,12 @@ func isMissing(err error) bool {
 	return errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrInvalidTopic)
 }
 
-// unknownGrace is how long the answer that a topic does not exist is not believed: it can be that of a broker which has just started, or
-// has not heard of a new topic yet.
+// unknownGrace is how long the answer that a topic does not exist is not believed: it can be that of a broker which has
+// just started, or has not heard of a new topic yet.
 const unknownGrace = 3 * time.Second
 
-// findTopics asks for all topics at once, again and again for those of which no broker tells, until ctx is done or all answers are such
-// that waiting does not change them. It returns what is wrong with each topic.
+// findTopics asks for all topics at once, again and again for those of which no broker tells, until ctx is done or all
+// answers are such that waiting does not change them. It returns what is wrong with each topic.
 func (s *starter) findTopics(ctx context.Context, client sarama.Client) (wrong map[string]error) {
 	ask := func() (*sarama.MetadataResponse, error) { return askTopics(client, s.names) }
 	until := time.Now().Add(min(unknownGrace, s.cfg.StartTimeout/4))
@@ -265,7 +270,8 @@ func (s *starter) findTopics(ctx context.Context, client sarama.Client) (wrong m
 	}
 }
 
-// topicErrors returns what is wrong with topics. One whose partitions have no leader exists, which is all that is asked for.
+// topicErrors returns what is wrong with topics. One whose partitions have no leader exists, which is all that is asked
+// for.
 func topicErrors(names []string, res *sarama.MetadataResponse, err error) map[string]error {
 	wrong := map[string]error{}
 	for _, name := range names {

@@ -235,7 +235,8 @@ func TestMissingTopics(t *testing.T) {
 		for range 2 { // they are not created by asking for them
 			err := startError(t, cfg, 5*time.Second)
 			hint := ` (there is "` + there + `")`
-			says(t, err, `topics that do not exist: "`+there+`-a"`+hint+`, "`+there+`-b"`+hint+`: `, "create them first", "Config.Topics")
+			says(t, err, `topics that do not exist: "`+there+`-a"`+hint+`, "`+there+`-b"`+hint+`: `, "create them first",
+				"Config.Topics")
 		}
 	})
 }
@@ -271,8 +272,10 @@ func TestStopDuringTheStart(t *testing.T) {
 		return consumer.RetryAfter(time.Hour, errTable)
 	}
 	for name, cfg := range map[string]consumer.Config{
-		"nobody listens":      {Brokers: []string{closedAddr(t)}, Topics: map[string]consumer.Topic{topic: {Handler: checking(waiting)}}},
-		"nobody answers":      {Brokers: []string{silentAddr}, Topics: map[string]consumer.Topic{topic: {Handler: checking(waiting)}}},
+		"nobody listens": {Brokers: []string{closedAddr(t)},
+			Topics: map[string]consumer.Topic{topic: {Handler: checking(waiting)}}},
+		"nobody answers": {Brokers: []string{silentAddr},
+			Topics: map[string]consumer.Topic{topic: {Handler: checking(waiting)}}},
 		"a check waits":       {Brokers: b.Addrs, Topics: map[string]consumer.Topic{topic: {Handler: checking(waiting)}}},
 		"a check comes again": {Brokers: b.Addrs, Topics: map[string]consumer.Topic{topic: {Handler: checking(asking)}}},
 		"and a topic misses":  {Brokers: b.Addrs, Topics: map[string]consumer.Topic{"missing": {Handler: checking(waiting)}}},

@@ -18,13 +18,15 @@ func (c *Consumer) logRuns(log *slog.Logger) {
 	for _, name := range slices.Sorted(maps.Keys(c.topics)) {
 		topics = append(topics, slog.GroupAttrs(name, c.topics[name].describe()...))
 	}
-	log.Info("einmal: the start is done, joining the group", slog.String("version", version.Of()), slog.Any("brokers", c.cfg.Brokers),
+	log.Info("einmal: the start is done, joining the group", slog.String("version", version.Of()),
+		slog.Any("brokers", c.cfg.Brokers),
 		slog.String("rebalance", fmt.Sprint(c.cfg.Rebalance)), slog.Group("topics", topics...))
 }
 
 // describe returns what a topic's line at the start has.
 func (t *topic) describe() []slog.Attr {
-	attrs := []slog.Attr{slog.String("consumer", t.consumer), slog.String("order", t.order.String()), slog.String("workers", t.workers.String())}
+	attrs := []slog.Attr{slog.String("consumer", t.consumer), slog.String("order", t.order.String()),
+		slog.String("workers", t.workers.String())}
 	for _, h := range t.links {
 		if s, ok := h.(storer); ok {
 			attrs = append(attrs, slog.String("store", s.StoreType()))

@@ -11,15 +11,17 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Start says where a group begins to read a partition for which it has no committed offset. The zero value is the oldest message.
+// Start says where a group begins to read a partition for which it has no committed offset. The zero value is the
+// oldest message.
 type Start struct {
 	newest bool
 	at     time.Time
 }
 
-// FromNewest begins behind the messages that are there when the partition is assigned for the first time. That position is
-// committed at once, so that what is produced while no member runs is not skipped later. What belongs to a transaction that is open then
-// comes when it is committed. A partition that is added to the topic later is read from its beginning: all of it is new.
+// FromNewest begins behind the messages that are there when the partition is assigned for the first time. That position
+// is committed at once, so that what is produced while no member runs is not skipped later. What belongs to a
+// transaction that is open then comes when it is committed. A partition that is added to the topic later is read from
+// its beginning: all of it is new.
 func FromNewest() Start { return Start{newest: true} }
 
 // FromTime begins at the first message whose timestamp is t or later, or behind all if there is none.
@@ -28,8 +30,8 @@ func FromTime(t time.Time) Start { return Start{at: t} }
 // oldest reports whether it is the default, which needs no look-up.
 func (s Start) oldest() bool { return !s.newest && s.at.IsZero() }
 
-// OutOfRange says what happens where the committed offset is not in the log any more: records were deleted before they were read,
-// or the topic was created again. Hooks.OutOfRange tells of it.
+// OutOfRange says what happens where the committed offset is not in the log any more: records were deleted before they
+// were read, or the topic was created again. Hooks.OutOfRange tells of it.
 type OutOfRange int
 
 const (
@@ -44,8 +46,8 @@ const (
 // ErrOutOfRange is wrapped by Run's error where Topic.OutOfRange is Fail.
 var ErrOutOfRange = errors.New("einmal: the committed offset is out of range")
 
-// position sets where the claims of a session start, as far as sarama would start elsewhere. It is called in Setup, where alone
-// that is possible: in cooperative mode partitions come later, so New refuses what needs it there.
+// position sets where the claims of a session start, as far as sarama would start elsewhere. It is called in Setup,
+// where alone that is possible: in cooperative mode partitions come later, so New refuses what needs it there.
 func (s *session) position(sess sarama.ConsumerGroupSession) error {
 	moved := false
 	for name, partitions := range sess.Claims() {
@@ -76,7 +78,8 @@ func moveTo(sess sarama.ConsumerGroupSession, topic string, partition int32, off
 // startOf returns where the partition must start, and whether that is not where sarama would.
 func (s *session) startOf(t *topic, p int32) (offset int64, move bool, err error) {
 	if s.recreated[t.name] {
-		s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, t.name), partitionAttr(p))
+		s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, t.name),
+			partitionAttr(p))
 		return 0, true, nil
 	}
 	committed, known := s.committed[t.name][p]
@@ -84,7 +87,8 @@ func (s *session) startOf(t *topic, p int32) (offset int64, move bool, err error
 	case !known && t.start.oldest() && t.outOfRange == ToOldest:
 		return 0, false, nil // where sarama starts is right
 	case !known:
-		return 0, false, fmt.Errorf("the committed offset of %s is not known, and Topic.Start or Topic.OutOfRange needs it", partitionName(t.name, p))
+		return 0, false, fmt.Errorf("the committed offset of %s is not known, and Topic.Start or Topic.OutOfRange needs it",
+			partitionName(t.name, p))
 	case committed.offset < 0:
 		if t.start.oldest() {
 			return 0, false, nil // sarama starts there, and the claim commits it
@@ -103,7 +107,8 @@ func (s *session) firstStart(t *topic, p int32) (int64, error) {
 	case !t.start.newest:
 		return s.lookUp(t.name, p, t.start.at.UnixMilli())
 	case s.isAdded(t, p):
-		s.log.Info("einmal: a partition was added to the topic, it is read from its beginning", slog.String(attrTopic, t.name), partitionAttr(p))
+		s.log.Info("einmal: a partition was added to the topic, it is read from its beginning",
+			slog.String(attrTopic, t.name), partitionAttr(p))
 		return s.lookUp(t.name, p, sarama.OffsetOldest)
 	default:
 		return s.client.stableEnd(t.name, p)
@@ -133,17 +138,20 @@ func (s *session) inRange(t *topic, p int32, committed int64) (offset int64, mov
 	return offset, true, nil
 }
 
-// tellOutOfRange tells that a partition starts at offset and not where it was committed. skipped offsets are in the log and passed over.
+// tellOutOfRange tells that a partition starts at offset and not where it was committed. skipped offsets are in the log
+// and passed over.
 func (s *session) tellOutOfRange(t *topic, p int32, committed, offset, skipped int64) {
 	s.log.Error("einmal: the committed offset is out of range: records were deleted before they were read, or the topic was created again",
-		slog.String(attrTopic, t.name), partitionAttr(p), slog.Int64("committed", committed), slog.Int64(attrOffset, offset), slog.Int64("skipped", skipped))
+		slog.String(attrTopic, t.name), partitionAttr(p), slog.Int64("committed", committed), slog.Int64(attrOffset, offset),
+		slog.Int64("skipped", skipped))
 	t.totals.count(func(t *TopicTotals) { t.OutOfRange++ })
 	s.hooks.outOfRange(t.name, p, offset)
 }
 
-// begin finds out where a claim begins that sarama starts at the oldest message, and commits that: nothing was committed, or it is out of
-// range. What is committed can be missed when it is gone; and a committed offset beyond the end of the log (a topic that was created again)
-// would swallow all marks. It reports false if the session ends meanwhile.
+// begin finds out where a claim begins that sarama starts at the oldest message, and commits that: nothing was
+// committed, or it is out of range. What is committed can be missed when it is gone; and a committed offset beyond the
+// end of the log (a topic that was created again) would swallow all marks. It reports false if the session ends
+// meanwhile.
 func (s *session) begin(cl *claim) bool {
 	if cl.first >= 0 {
 		return true
@@ -163,9 +171,10 @@ func (s *session) begin(cl *claim) bool {
 	return true
 }
 
-// notePartitions is what the metadata of a committed offset begin with where the group began at the newest message: the number of
-// partitions that the topic had then. Those that were added later are read from their beginning, although nothing is committed for them
-// either. Members that begin at the same time see each other's offsets, so that something is committed does not suffice to tell.
+// notePartitions is what the metadata of a committed offset begin with where the group began at the newest message: the
+// number of partitions that the topic had then. Those that were added later are read from their beginning, although
+// nothing is committed for them either. Members that begin at the same time see each other's offsets, so that something
+// is committed does not suffice to tell.
 const notePartitions = "partitions="
 
 // startNote is the note for a partition that starts.
@@ -184,8 +193,8 @@ func (s *session) startNote(t *topic, p int32) string {
 	return notePartitions + strconv.Itoa(n)
 }
 
-// firstPartitions returns how many partitions the topic had when the group began to read it. Where no committed offset says so, it is
-// the last partition that has one that tells: Kafka adds partitions behind it.
+// firstPartitions returns how many partitions the topic had when the group began to read it. Where no committed offset
+// says so, it is the last partition that has one that tells: Kafka adds partitions behind it.
 func (s *session) firstPartitions(topic string) (n int, known bool) {
 	last := -1
 	for p, c := range s.committed[topic] {

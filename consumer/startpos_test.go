@@ -20,7 +20,8 @@ func deleteRecords(t *testing.T, b *serverstest.Broker, topic string, before int
 	admin(t, b, func(a sarama.ClusterAdmin) error { return a.DeleteRecords(topic, map[int32]int64{0: before}) })
 }
 
-// A group that has finished nothing yet has a position all the same: what the retention deletes before it is handled is missed.
+// A group that has finished nothing yet has a position all the same: what the retention deletes before it is handled is
+// missed.
 func TestStartIsCommitted(t *testing.T) {
 	t.Parallel()
 	for _, rebalance := range rebalances {
@@ -44,10 +45,12 @@ func TestStartIsCommitted(t *testing.T) {
 				deleteRecords(t, b, topic, 10)
 
 				if rebalance == consumer.Eager {
-					failing := editTopic(config(b, group, topic, nop), topic, func(tp *consumer.Topic) { tp.OutOfRange = consumer.Fail })
+					failing := editTopic(config(b, group, topic, nop), topic,
+						func(tp *consumer.Topic) { tp.OutOfRange = consumer.Fail })
 					m := start(t, failing)
 					receive(t, m.done)
-					if !errors.Is(m.err, consumer.ErrOutOfRange) || !strings.Contains(m.err.Error(), "committed at 2, its log has 10 to 20") {
+					if !errors.Is(m.err, consumer.ErrOutOfRange) ||
+						!strings.Contains(m.err.Error(), "committed at 2, its log has 10 to 20") {
 						t.Errorf("Run returned %v", m.err)
 					}
 				}
@@ -68,10 +71,12 @@ func TestStartIsCommitted(t *testing.T) {
 	}
 }
 
-// FromNewest and FromTime commit where they begin before Ready says that nothing is missed from now on: a crash right after it loses nothing.
+// FromNewest and FromTime commit where they begin before Ready says that nothing is missed from now on: a crash right
+// after it loses nothing.
 func TestStartIsCommittedAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, from := range map[string]consumer.Start{"newest": consumer.FromNewest(), "time": consumer.FromTime(time.Now().Add(time.Hour))} {
+	for name, from := range map[string]consumer.Start{"newest": consumer.FromNewest(),
+		"time": consumer.FromTime(time.Now().Add(time.Hour))} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, topic, group := backlog(t, 2, 7)
@@ -154,8 +159,8 @@ func TestInRange(t *testing.T) {
 	}
 }
 
-// A partition that is added to the topic is new: a group that began at the newest message reads it from its beginning, whether it runs
-// meanwhile or not.
+// A partition that is added to the topic is new: a group that began at the newest message reads it from its beginning,
+// whether it runs meanwhile or not.
 func TestAddedPartitions(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {

@@ -187,10 +187,12 @@ func TestPartitionStatus(t *testing.T) {
 		eventually(t, step, func() bool {
 			got = partition(t, m, topic)
 			f := got.Failing
-			if got.Held > 0 && (got.Bytes < 100*got.Held || got.OldestSince.Before(got.Assigned)) || got.Progress.Before(got.Assigned) {
+			if got.Held > 0 && (got.Bytes < 100*got.Held || got.OldestSince.Before(got.Assigned)) ||
+				got.Progress.Before(got.Assigned) {
 				t.Fatalf("%+v", got)
 			}
-			got.Topic, got.Assigned, got.Progress, got.OldestSince, got.Bytes, got.Failing = "", time.Time{}, time.Time{}, time.Time{}, 0, nil
+			got.Topic, got.Assigned, got.Progress, got.OldestSince, got.Bytes, got.Failing = "", time.Time{}, time.Time{},
+				time.Time{}, 0, nil
 			if got == want {
 				got.Failing = f
 				return true
@@ -201,19 +203,22 @@ func TestPartitionStatus(t *testing.T) {
 	}
 
 	receive(t, started)
-	if f := expect("0 runs", consumer.PartitionStatus{Lag: 5, Held: 5, Running: 1, Ahead: 5, Oldest: 0, Next: -1}); f != nil {
+	if f := expect("0 runs", consumer.PartitionStatus{Lag: 5, Held: 5, Running: 1, Ahead: 5, Oldest: 0,
+		Next: -1}); f != nil {
 		t.Errorf("failing: %+v", f)
 	}
 	answers <- nil
 	receive(t, started)
-	if f := expect("1 runs", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Running: 1, Ahead: 4, Oldest: 1, Next: 1}); f != nil {
+	if f := expect("1 runs", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Running: 1, Ahead: 4, Oldest: 1,
+		Next: 1}); f != nil {
 		t.Errorf("failing: %+v", f)
 	}
 
 	began := time.Now()
 	failure := consumer.RetryAfter(time.Hour, errHandler)
 	answers <- failure
-	f := expect("1 is parked", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Parked: 1, Ahead: 4, Oldest: 1, OldestAttempts: 1, Next: 1, LastError: failure})
+	f := expect("1 is parked", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Parked: 1, Ahead: 4, Oldest: 1,
+		OldestAttempts: 1, Next: 1, LastError: failure})
 	if f == nil || f.Offset != 1 || f.Attempts != 1 || !errors.Is(f.Err, errHandler) {
 		t.Fatalf("failing: %+v", f)
 	}
@@ -239,7 +244,8 @@ func TestFailingWhileItRunsAgain(t *testing.T) {
 	})))
 	msg := receive(t, h.started)
 	p := partition(t, m, topic)
-	if p.Running != 1 || p.Failing == nil || p.Failing.Offset != 0 || p.Failing.Attempts != 2 || !p.Failing.Since.Equal(msg.FirstAttempt) {
+	if p.Running != 1 || p.Failing == nil || p.Failing.Offset != 0 || p.Failing.Attempts != 2 ||
+		!p.Failing.Since.Equal(msg.FirstAttempt) {
 		t.Errorf("status %+v, failing %+v, first attempt at %v", p, p.Failing, msg.FirstAttempt)
 	}
 	close(h.release)
@@ -307,7 +313,8 @@ func TestStatusUnderLoad(t *testing.T) {
 	}
 }
 
-// inconsistent says what in the snapshot contradicts itself, in the order of a partition and without gaps in its offsets.
+// inconsistent says what in the snapshot contradicts itself, in the order of a partition and without gaps in its
+// offsets.
 func inconsistent(p consumer.PartitionStatus) string {
 	switch {
 	case p.Held < 0 || p.Running < 0 || p.Running > 1 || p.Running > p.Held:

@@ -12,18 +12,25 @@ import (
 // Problem is NotReady, or else what the Consumer is without (Degraded), for package status.
 func (s Status) Problem() string { return cmp.Or(s.NotReady, s.degraded()) }
 
-// MarshalJSON writes the fields that docs/status.md lists. Texts of the handlers' errors are left out, since they may repeat a part of
-// a message: errors have a type there, and their texts are in the log.
+// MarshalJSON writes the fields that docs/status.md lists. Texts of the handlers' errors are left out, since they may
+// repeat a part of a message: errors have a type there, and their texts are in the log.
 func (s Status) MarshalJSON() ([]byte, error) {
 	now := time.Now()
 	j := statusJSON{
-		Kind: "consumer", Group: s.Group, Phase: s.Phase, Ready: s.NotReady == "", NotReady: s.NotReady, Partitions: []partitionJSON{}, Totals: s.Totals.json(),
+		Kind: "consumer", Group: s.Group, Phase: s.Phase, Ready: s.NotReady == "", NotReady: s.NotReady,
+		Partitions: []partitionJSON{}, Totals: s.Totals.json(),
 	}
 	for _, p := range s.Partitions {
 		j.Partitions = append(j.Partitions, p.json(now))
 	}
 	for _, d := range s.Degraded {
 		j.Degraded = append(j.Degraded, degradedJSON{d.Need, d.Since.UTC(), d.Failures, d.ErrorType})
+	}
+	for _, f := range s.Failing {
+		j.Failing = append(j.Failing, failingMessageJSON{f.Topic, f.Partition, f.json()})
+	}
+	for _, p := range s.Pauses {
+		j.Pauses = append(j.Pauses, *p.json())
 	}
 	for _, u := range s.Unread {
 		j.Unread = append(j.Unread, unreadJSON{u.Topic, known(int64(u.Partition)), u.Since.UTC(), u.Reason})
@@ -41,6 +48,33 @@ type statusJSON struct {
 	Unread     []unreadJSON    `json:"unread,omitempty"`
 	Degraded   []degradedJSON  `json:"degraded,omitempty"`
 	Totals     totalsJSON      `json:"totals"`
+	Pauses     []pauseJSON     `json:"pauses,omitempty"`
+
+	Failing []failingMessageJSON `json:"failing,omitempty"`
+}
+
+// failingMessageJSON is a FailingMessage.
+type failingMessageJSON struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	failingJSON
+}
+
+// pauseJSON is a Pause. Its partition is null if it is the whole topic.
+type pauseJSON struct {
+	Topic     string     `json:"topic"`
+	Partition *int64     `json:"partition"`
+	By        string     `json:"by"`
+	Why       string     `json:"why"`
+	Since     time.Time  `json:"since"`
+	Until     *time.Time `json:"until"`
+}
+
+func (p *Pause) json() *pauseJSON {
+	if p == nil {
+		return nil
+	}
+	return &pauseJSON{p.Topic, known(int64(p.Partition)), p.By, p.Why, p.Since.UTC(), instant(p.Until)}
 }
 
 // unreadJSON is an Unread. Its partition is null if it is the whole topic.
@@ -86,13 +120,15 @@ type groupsJSON struct {
 	Size         int   `json:"size"`
 	Side         int   `json:"side"`
 	Contended    bool  `json:"contended"`
+	Single       bool  `json:"single"`
 }
 
 func (t *Totals) json() totalsJSON {
 	j := totalsJSON{Rebalances: t.Rebalances, ShortSessions: t.ShortSessions, Topics: []topicTotalsJSON{}}
 	for _, of := range t.Topics {
 		j.Topics = append(j.Topics, topicTotalsJSON{
-			of.Topic, of.Assigned, of.Drained, of.DrainTime.Seconds(), of.DrainsCut, of.OutOfRange, of.Paused.Seconds(), (*groupsJSON)(of.Groups),
+			of.Topic, of.Assigned, of.Drained, of.DrainTime.Seconds(), of.DrainsCut, of.OutOfRange, of.Paused.Seconds(),
+			(*groupsJSON)(of.Groups),
 		})
 	}
 	return j
@@ -121,6 +157,7 @@ type partitionJSON struct {
 	Uncommitted   *time.Time   `json:"uncommitted_since,omitempty"`
 	Oldest        *oldestJSON  `json:"oldest_open"`
 	Failing       *failingJSON `json:"failing"`
+	UserPause     *pauseJSON   `json:"user_pause,omitempty"`
 }
 
 type oldestJSON struct {
@@ -142,20 +179,27 @@ type failingJSON struct {
 func (p *PartitionStatus) json(now time.Time) partitionJSON {
 	j := partitionJSON{
 		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag),
-		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused, PausedBy: p.PausedBy,
-		Progress: p.Progress.UTC(), LastErrorType: errtype.Of(p.LastError), NextOffset: known(p.Next), OpenTxnSince: instant(p.OpenTransaction),
-		Committed: known(p.Committed), Uncommitted: instant(p.Uncommitted),
+		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused,
+		PausedBy: p.PausedBy,
+		Progress: p.Progress.UTC(), LastErrorType: errtype.Of(p.LastError), NextOffset: known(p.Next),
+		OpenTxnSince: instant(p.OpenTransaction),
+		Committed:    known(p.Committed), Uncommitted: instant(p.Uncommitted), UserPause: p.UserPause.json(),
 	}
 	if p.FetchError != nil {
 		j.FetchError, j.UnreadSince = redact.Text(p.FetchError.Error(), maxErrorText), instant(p.Unread)
 	}
 	if p.Oldest >= 0 {
-		j.Oldest = &oldestJSON{p.Oldest, p.OldestSince.UTC(), max(0, now.Sub(p.OldestSince).Seconds()), instant(p.OldestDue), p.OldestAttempts}
+		j.Oldest = &oldestJSON{p.Oldest, p.OldestSince.UTC(), max(0, now.Sub(p.OldestSince).Seconds()), instant(p.OldestDue),
+			p.OldestAttempts}
 	}
-	if f := p.Failing; f != nil {
-		j.Failing = &failingJSON{f.Offset, f.Attempts, f.Since.UTC(), instant(f.RetryAt), errtype.Of(f.Err)}
+	if p.Failing != nil {
+		j.Failing = new(p.Failing.json())
 	}
 	return j
+}
+
+func (f *Failing) json() failingJSON {
+	return failingJSON{f.Offset, f.Attempts, f.Since.UTC(), instant(f.RetryAt), errtype.Of(f.Err)}
 }
 
 func known(n int64) *int64 {

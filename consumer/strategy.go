@@ -12,8 +12,8 @@ import (
 type Rebalance int
 
 const (
-	// Eager lets go of all partitions at each rebalance and distributes them by range. It is the default: on small groups it
-	// is the faster one, and Kafka can move such a group to its newer protocol (KIP-848) while it runs.
+	// Eager lets go of all partitions at each rebalance and distributes them by range. It is the default: on small groups
+	// it is the faster one, and Kafka can move such a group to its newer protocol (KIP-848) while it runs.
 	Eager Rebalance = iota
 	// ToCooperative is a step on the way from Eager to Cooperative: members that offer both. All members must run with it
 	// before the first one runs with Cooperative; going from Eager to Cooperative in one step is refused by the broker.
@@ -71,8 +71,8 @@ func (s *strategy) onAssignment(f func(map[string][]int32)) {
 	s.assigned = f
 }
 
-// nudged is an eager strategy whose subscription can be changed. Its user data is empty until there is need: what a group of mixed
-// protocols (KIP-848) makes of other bytes is not known.
+// nudged is an eager strategy whose subscription can be changed. Its user data is empty until there is need: what a
+// group of mixed protocols (KIP-848) makes of other bytes is not known.
 type nudged struct {
 	sarama.BalanceStrategy
 	*strategy
@@ -96,8 +96,8 @@ func newCooperative() cooperative {
 	return sarama.NewBalanceStrategyCooperativeSticky().(cooperative) //nolint:forcetypeassert // its own documentation says so
 }
 
-// announcing is the cooperative strategy that tells of a new assignment at once. sarama itself tells a claim of its revocation by
-// closing its channel, which can take a fetch longer.
+// announcing is the cooperative strategy that tells of a new assignment at once. sarama itself tells a claim of its
+// revocation by closing its channel, which can take a fetch longer.
 type announcing struct {
 	cooperative
 	*strategy

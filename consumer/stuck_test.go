@@ -60,7 +60,8 @@ func TestStuckHandlerStopsTheConsumer(t *testing.T) {
 	cfg.Topics[topic] = consumer.Topic{Handler: chain, ProcessingLimit: 100 * time.Millisecond}
 	m := start(t, cfg)
 	receive(t, m.done)
-	if !errors.Is(m.err, consumer.ErrHandlersStuck) || !errors.Is(m.err, consumer.ErrProcessingLimit) || !strings.Contains(m.err.Error(), topic+"[0]@0") {
+	if !errors.Is(m.err, consumer.ErrHandlersStuck) || !errors.Is(m.err, consumer.ErrProcessingLimit) ||
+		!strings.Contains(m.err.Error(), topic+"[0]@0") {
 		t.Errorf("Run returned %v", m.err)
 	}
 	if c := b.Committed(t, group, topic); c[0] > 0 || c[1] != 2 {
@@ -81,7 +82,10 @@ func TestStuckHandlerLeavesTheGroup(t *testing.T) {
 		cfg.Topics[topic] = consumer.Topic{Handler: h, ProcessingLimit: 100 * time.Millisecond, OnStuck: consumer.LeaveGroup}
 		first := start(t, cfg)
 		<-h.started
-		eventually(t, "it is out of the group", func() bool { return first.Status().Phase == consumer.Left && !first.Ready() })
+		eventually(t, "it is out of the group", func() bool {
+			return first.Status().Phase == consumer.Left &&
+				!first.Ready()
+		})
 
 		var s seen
 		second := start(t, config(b, group, topic, &s))
@@ -102,8 +106,8 @@ func TestStuckHandlerLeavesTheGroup(t *testing.T) {
 	})
 }
 
-// A static member, which stays in the group when it stops, leaves it too where its handlers are stuck: nobody else would get its partitions
-// before the session time-out.
+// A static member, which stays in the group when it stops, leaves it too where its handlers are stuck: nobody else
+// would get its partitions before the session time-out.
 func TestStuckStaticMemberLeavesTheGroup(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)

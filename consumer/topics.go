@@ -14,16 +14,16 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// topicWatch looks after the topics of a membership while a session runs: topics that come, go, grow, or are created again under
-// the same name. sarama's group notices growth only in its leader, and nothing of the rest.
+// topicWatch looks after the topics of a membership while a session runs: topics that come, go, grow, or are created
+// again under the same name. sarama's group notices growth only in its leader, and nothing of the rest.
 type topicWatch struct {
 	*membership
 	began map[string]int // the partitions of each topic when the session began; the topics that it consumes
 	end   context.CancelFunc
 }
 
-// existing returns the topics that can be consumed now: one that is missing would keep all others from being consumed. It reports a
-// topic when it goes and when it comes back.
+// existing returns the topics that can be consumed now: one that is missing would keep all others from being consumed.
+// It reports a topic when it goes and when it comes back.
 func (m *membership) existing() []string {
 	var names []string
 	all := slices.Sorted(maps.Keys(m.topics))
@@ -44,7 +44,8 @@ func (m *membership) existing() []string {
 		}
 		if m.unread.note(name, -1, reason != "", reason) {
 			if reason != "" {
-				m.log.Error("einmal: a topic cannot be read, the others go on without it; it is asked for again", slog.String(attrTopic, name), slog.String("reason", reason))
+				m.log.Error("einmal: a topic cannot be read, the others go on without it; it is asked for again",
+					slog.String(attrTopic, name), slog.String("reason", reason))
 			} else {
 				m.log.Info("einmal: a topic can be read again", slog.String(attrTopic, name))
 			}
@@ -58,21 +59,32 @@ func (m *membership) existing() []string {
 	return names
 }
 
-// missingPoll is how soon a topic is asked for again that brokers did not know; then after twice as long each time. Their answer can be
-// one of a moment: of a broker that has just started, or has not heard of the topic yet.
+// missingPoll is how soon a topic is asked for again that brokers did not know; then after twice as long each time.
+// Their answer can be one of a moment: of a broker that has just started, or has not heard of the topic yet.
 const missingPoll = time.Second
+
+// topicPoll says when the topics are looked at again.
+type topicPoll struct {
+	usual time.Duration
+	soon  time.Duration // if a topic is missing now
+}
+
+// next returns the pause before the next look, on average: it grows as long as a topic is missing.
+func (p *topicPoll) next(missing bool) time.Duration {
+	if !missing {
+		p.soon = missingPoll
+		return p.usual
+	}
+	wait := min(p.usual, p.soon)
+	p.soon *= 2
+	return wait
+}
 
 // run looks at the topics again and again until ctx is done.
 func (w *topicWatch) run(ctx context.Context) {
-	grown, soon := 0, missingPoll
+	grown, poll := 0, topicPoll{w.sarama.Metadata.RefreshFrequency, missingPoll}
 	for {
-		wait := jitter(w.sarama.Metadata.RefreshFrequency)
-		if w.unread.topics() {
-			wait, soon = min(wait, jitter(soon)), 2*soon
-		} else {
-			soon = missingPoll
-		}
-		if !pause(ctx, wait) {
+		if !pause(ctx, jitter(poll.next(w.unread.topics()))) {
 			return
 		}
 		lacked := w.unread.topics()
@@ -135,8 +147,8 @@ func (r *running) isOther(name string, id TopicID) bool {
 	return before != (TopicID{}) && id != (TopicID{}) && id != before
 }
 
-// learnIDs asks for the topics' ids and notes which topics were created again since the session before: what was committed for them
-// means nothing now.
+// learnIDs asks for the topics' ids and notes which topics were created again since the session before: what was
+// committed for them means nothing now.
 func (s *session) learnIDs(claims map[string][]int32) error {
 	ids, err := topicIDs(s.client, s.topics)
 	if err != nil {

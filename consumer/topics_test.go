@@ -55,7 +55,8 @@ func TestStart(t *testing.T) {
 					t.Fatal(err)
 				}
 				if s.len() != int(13-test.want) || s.all()[0].Offset != test.want {
-					t.Errorf("%d were handled from offset %d on, want %d from %d on", s.len(), s.all()[0].Offset, 13-test.want, test.want)
+					t.Errorf("%d were handled from offset %d on, want %d from %d on", s.len(), s.all()[0].Offset, 13-test.want,
+						test.want)
 				}
 			})
 		})
@@ -69,7 +70,8 @@ func TestOutOfRange(t *testing.T) {
 		policy consumer.OutOfRange
 		first  int64 // that is handled
 		skips  string
-	}{"oldest": {consumer.ToOldest, 6, "skipped=0"}, "newest": {consumer.ToNewest, 10, "skipped=4"}, "fail": {consumer.Fail, -1, ""}} {
+	}{"oldest": {consumer.ToOldest, 6, "skipped=0"}, "newest": {consumer.ToNewest, 10, "skipped=4"},
+		"fail": {consumer.Fail, -1, ""}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -91,7 +93,8 @@ func TestOutOfRange(t *testing.T) {
 				m = start(t, cfg)
 				if test.policy == consumer.Fail {
 					<-m.done
-					if !errors.Is(m.err, consumer.ErrOutOfRange) || !strings.Contains(m.err.Error(), "committed at 3, its log has 6 to 10") {
+					if !errors.Is(m.err, consumer.ErrOutOfRange) ||
+						!strings.Contains(m.err.Error(), "committed at 3, its log has 6 to 10") {
 						t.Errorf("Run returned %v", m.err)
 					}
 					return
@@ -102,7 +105,8 @@ func TestOutOfRange(t *testing.T) {
 				if n := m.Status().Totals.Topics[0].OutOfRange; n != 1 {
 					t.Errorf("it was counted %d times", n)
 				}
-				if text := log.String(); strings.Count(text, "out of range") != 1 || !strings.Contains(text, "committed=3") || !strings.Contains(text, test.skips) {
+				if text := log.String(); strings.Count(text, "out of range") != 1 || !strings.Contains(text, "committed=3") ||
+					!strings.Contains(text, test.skips) {
 					t.Errorf("the log has %s", text)
 				}
 				eventually(t, "it runs", m.Ready)

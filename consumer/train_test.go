@@ -64,9 +64,9 @@ func (m *laneModel) finished(it *item, length int) {
 	}
 }
 
-// A train hands out consecutive messages of a lane, at most its length at once, few after a failure; none behind one that is parked. What is
-// parked comes again when nothing stands before it. Only what has nothing before it takes a worker, and no message is first in the
-// order before all before it have finished.
+// A train hands out consecutive messages of a lane, at most its length at once, few after a failure; none behind one
+// that is parked. What is parked comes again when nothing stands before it. Only what has nothing before it takes a
+// worker, and no message is first in the order before all before it have finished.
 func TestTrainsAgainstModel(t *testing.T) {
 	t.Parallel()
 	for _, order := range []Order{PartitionOrder, KeyOrder} {
@@ -182,8 +182,8 @@ func held(length int) (cl *claim, started chan int64, release chan struct{}) {
 	return cl, started, release
 }
 
-// What has come behind a message that was alone starts at once when it ends, although no other message comes. The wait of those behind the
-// first is none of theirs: the processing limit counts from their turn.
+// What has come behind a message that was alone starts at once when it ends, although no other message comes. The wait
+// of those behind the first is none of theirs: the processing limit counts from their turn.
 func TestTrainStartsWhenAMessageEnds(t *testing.T) {
 	t.Parallel()
 	cl, started, release := held(5)

@@ -32,14 +32,15 @@ func TestSizesOfATopic(t *testing.T) {
 		topic                 Topic
 		workers, train, holds int
 	}{
-		"PartitionOrder":              {Topic{}, math.MaxInt, 1, 5000},
-		"PartitionOrder, 3 workers":   {Topic{Workers: 3}, 3, 1, 5000},
-		"KeyOrder":                    {Topic{Order: KeyOrder}, 16, 1, 5000},
-		"Unordered":                   {Topic{Order: Unordered}, 16, 1, 5000},
-		"Unordered, 2,000 workers":    {Topic{Order: Unordered, Workers: 2000}, 2000, 1, 8000},
-		"small groups":                {Topic{Order: Unordered, Middleware: []Middleware{groups(7)}}, 16, 1, 5000},
-		"groups":                      {Topic{Order: KeyOrder, Middleware: []Middleware{groups(200)}}, 400, 200, 5000},
-		"groups, 30 workers":          {Topic{Order: KeyOrder, Workers: 30, Middleware: []Middleware{groups(200)}}, 30, 200, 5000},
+		"PartitionOrder":            {Topic{}, math.MaxInt, 1, 5000},
+		"PartitionOrder, 3 workers": {Topic{Workers: 3}, 3, 1, 5000},
+		"KeyOrder":                  {Topic{Order: KeyOrder}, 16, 1, 5000},
+		"Unordered":                 {Topic{Order: Unordered}, 16, 1, 5000},
+		"Unordered, 2,000 workers":  {Topic{Order: Unordered, Workers: 2000}, 2000, 1, 8000},
+		"small groups":              {Topic{Order: Unordered, Middleware: []Middleware{groups(7)}}, 16, 1, 5000},
+		"groups":                    {Topic{Order: KeyOrder, Middleware: []Middleware{groups(200)}}, 400, 200, 5000},
+		"groups, 30 workers": {Topic{Order: KeyOrder, Workers: 30, Middleware: []Middleware{groups(200)}}, 30, 200,
+			5000},
 		"keys behind a CrashLoop":     {Topic{Order: KeyOrder, Middleware: []Middleware{loop, groups(200)}}, 400, 1, 5000},
 		"large groups":                {Topic{Order: Unordered, Middleware: []Middleware{groups(1000)}}, 2000, 1, 8000},
 		"a train":                     {Topic{Middleware: []Middleware{groups(200)}}, math.MaxInt, 200, 5000},
@@ -55,8 +56,10 @@ func TestSizesOfATopic(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if tp.workers.total != test.workers || tp.riders.total != test.workers || tp.train != test.train || tp.partitionMessages != test.holds {
-			t.Errorf("%s: %d workers, trains of %d, holds %d; want %d, %d, %d", name, tp.workers.total, tp.train, tp.partitionMessages, test.workers, test.train, test.holds)
+		if tp.workers.total != test.workers || tp.riders.total != test.workers || tp.train != test.train ||
+			tp.partitionMessages != test.holds {
+			t.Errorf("%s: %d workers, trains of %d, holds %d; want %d, %d, %d", name, tp.workers.total, tp.train,
+				tp.partitionMessages, test.workers, test.train, test.holds)
 		}
 	}
 }
@@ -64,7 +67,8 @@ func TestSizesOfATopic(t *testing.T) {
 // A handler is cancelled at the processing limit, and given up after as long again, half a minute at most; each once.
 func TestGraceOfStuckHandlers(t *testing.T) {
 	t.Parallel()
-	for limit, grace := range map[time.Duration]time.Duration{time.Second: time.Second, 5 * time.Minute: 30 * time.Second} {
+	for limit, grace := range map[time.Duration]time.Duration{time.Second: time.Second,
+		5 * time.Minute: 30 * time.Second} {
 		started, release := make(chan struct{}), make(chan struct{})
 		cl, _ := testClaim(PartitionOrder, func(context.Context, *Message) error {
 			close(started)
@@ -126,8 +130,8 @@ func TestTimeOfAMessageBehindAnother(t *testing.T) {
 	}
 }
 
-// A message that waits for its turn is not waited for when the one before it fails while the claim drains: that one has no other attempt.
-// It has not failed itself.
+// A message that waits for its turn is not waited for when the one before it fails while the claim drains: that one has
+// no other attempt. It has not failed itself.
 func TestFailureOfATrainInADrain(t *testing.T) {
 	t.Parallel()
 	started, release := make(chan struct{}, 2), make(chan struct{})

@@ -54,8 +54,8 @@ func textOf(s *seen) string {
 	return fmt.Sprint(got)
 }
 
-// What a producer has aborted takes no effect, unless the user wants it. Markers behind the last message are no lag: the position passes
-// them, and so does the committed offset.
+// What a producer has aborted takes no effect, unless the user wants it. Markers behind the last message are no lag:
+// the position passes them, and so does the committed offset.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -123,8 +123,8 @@ func TestMarkerAtTheStart(t *testing.T) {
 	})
 }
 
-// While a transaction is open, nothing behind its beginning is handled, and Status says so. A group that begins at the newest message
-// begins before it: what it commits later is new.
+// While a transaction is open, nothing behind its beginning is handled, and Status says so. A group that begins at the
+// newest message begins before it: what it commits later is new.
 func TestOpenTransaction(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Unread is a topic, or a partition that this process holds, that cannot be read now, because the brokers do not know it or it has no
-// leader. They are asked again, every second or two at first.
+// Unread is a topic, or a partition that this process holds, that cannot be read now, because the brokers do not know
+// it or it has no leader. They are asked again, every second or two at first.
 type Unread struct {
 	Topic     string
 	Partition int32 // -1 for the whole topic

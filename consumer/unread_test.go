@@ -23,22 +23,30 @@ func unknownTopic(b *serverstest.Broker, topic string) *kfake.FaultHandle {
 
 // rebalance makes the group rebalance.
 func rebalance(b *serverstest.Broker, group string) {
-	b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group, Err: kerr.RebalanceInProgress})
+	b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group,
+		Err: kerr.RebalanceInProgress})
 }
 
-// soon is how long a topic may stay unread after the brokers know it again: less than the client's look at all topics, each minute.
+// soon is how long a topic may stay unread after the brokers know it again: less than the client's look at all topics,
+// each minute.
 const soon = 25 * time.Second
 
-// That a topic is unknown can be the answer of a moment: it is asked for again soon, and told meanwhile. So is a partition of which
-// the brokers do not tell.
+// That a topic is unknown can be the answer of a moment: it is asked for again soon, and told meanwhile. So is a
+// partition of which the brokers do not tell.
 func TestTopicUnknownForAMoment(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		fail   func(t *testing.T, b *serverstest.Broker, topic string) (heal func())
 		reason string
 	}{
-		"unknown":              {func(_ *testing.T, b *serverstest.Broker, topic string) func() { return unknownTopic(b, topic).Remove }, "no broker knows it"},
-		"no partition is told": {func(t *testing.T, b *serverstest.Broker, topic string) func() { return telling(t, b, topic, nil) }, "no partition"},
+		"unknown": {func(_ *testing.T, b *serverstest.Broker, topic string) func() {
+			return unknownTopic(b,
+				topic).Remove
+		}, "no broker knows it"},
+		"no partition is told": {func(t *testing.T, b *serverstest.Broker, topic string) func() {
+			return telling(t, b, topic,
+				nil)
+		}, "no partition"},
 		"a partition is not told": {func(t *testing.T, b *serverstest.Broker, topic string) func() {
 			return telling(t, b, topic, []int32{b.Fake.LeaderFor(topic, 0)})
 		}, "1 of its 2 partitions"},
@@ -77,7 +85,8 @@ func TestTopicUnknownForAMoment(t *testing.T) {
 // A Consumer whose only topic is deleted goes on, out of the group, and consumes it when it is there again.
 func TestWithoutAnyTopic(t *testing.T) {
 	t.Parallel()
-	for name, version := range map[string]sarama.KafkaVersion{"topics have ids": sarama.V3_6_0_0, "topics have none": sarama.V2_4_0_0} {
+	for name, version := range map[string]sarama.KafkaVersion{"topics have ids": sarama.V3_6_0_0,
+		"topics have none": sarama.V2_4_0_0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			withoutAnyTopic(t, version)
@@ -99,7 +108,8 @@ func withoutAnyTopic(t *testing.T, version sarama.KafkaVersion) {
 	admin(t, b, func(a sarama.ClusterAdmin) error { return a.DeleteTopic(topic) })
 	eventually(t, "it says that it has no topic", func() bool {
 		why := m.Status().NotReady
-		return m.Status().Phase == consumer.Left && strings.Contains(why, topic) && strings.Contains(why, "no broker knows it")
+		return m.Status().Phase == consumer.Left && strings.Contains(why, topic) &&
+			strings.Contains(why, "no broker knows it")
 	})
 	eventually(t, "the topic is there again", func() bool { return create(t, b, topic, 1) == nil })
 	eventually(t, "it takes records", func() bool { return tryProduce(b, records(topic, 1, 2)) == nil })

@@ -58,7 +58,8 @@ func validateBrokers(p *problems, brokers []string) {
 	}
 	for i, b := range brokers {
 		if strings.Contains(b, "@") { // the text must not repeat what stands before it
-			p.add(fmt.Sprintf("Config.Brokers[%d]", i), `holds a user or a password: write "host:port" alone, and set Net.SASL in Config.Sarama`)
+			p.add(fmt.Sprintf("Config.Brokers[%d]", i),
+				`holds a user or a password: write "host:port" alone, and set Net.SASL in Config.Sarama`)
 			continue
 		}
 		if !kafkaconf.IsAddress(b) {
@@ -125,7 +126,8 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// oddName says what is in a name that nobody means to have in it, and that tools do not show. It is empty if nothing is.
+// oddName says what is in a name that nobody means to have in it, and that tools do not show. It is empty if nothing
+// is.
 func oddName(name string) string {
 	switch {
 	case !utf8.ValidString(name):
@@ -156,7 +158,8 @@ func validateTopic(name string, t Topic) (errs []error) {
 		errs = append(errs, fmt.Errorf("Consumer is %q, which %s: correct it", t.Consumer, what))
 	}
 	if len(t.Consumer) > maxConsumer {
-		errs = append(errs, fmt.Errorf("Consumer is %d bytes long: give it a name of at most %d", len(t.Consumer), maxConsumer))
+		errs = append(errs, fmt.Errorf("Consumer is %d bytes long: give it a name of at most %d", len(t.Consumer),
+			maxConsumer))
 	}
 	if t.EventID != nil {
 		for _, mistake := range eventIDMistakes(t.EventID) {

@@ -75,15 +75,17 @@ func TestIncurableErrorsEndTheStart(t *testing.T) {
 		is     func(error) bool
 		says   string
 	}{
-		"unknown authority": {secure.Addrs[0], true, as[*tls.CertificateVerificationError], "correct RootCAs or ServerName of Net.TLS in Config.Sarama"},
-		"unknown host":      {"no-such-host.invalid:9092", false, as[*net.DNSError], "correct the brokers' addresses"},
+		"unknown authority": {secure.Addrs[0], true, as[*tls.CertificateVerificationError],
+			"correct RootCAs or ServerName of Net.TLS in Config.Sarama"},
+		"unknown host": {"no-such-host.invalid:9092", false, as[*net.DNSError], "correct the brokers' addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := valid()
 			cfg.Brokers = []string{test.broker}
 			cfg.Sarama = func(c *sarama.Config) {
-				c.Net.TLS.Enable, c.Net.TLS.Config = test.tls, &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+				c.Net.TLS.Enable, c.Net.TLS.Config = test.tls,
+					&tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 			}
 			err := startError(t, cfg, 0) // StartTimeout is 30 s
 			says(t, err, test.broker, test.says)
@@ -99,7 +101,8 @@ func as[E error](err error) bool {
 	return ok
 }
 
-// What one part of the start has found does not hide what the others have, and does not wait until the last of them has given up.
+// What one part of the start has found does not hide what the others have, and does not wait until the last of them has
+// given up.
 func TestPartsOfTheStartHideNothing(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)

@@ -10,12 +10,14 @@ import (
 	"github.com/einmal-go/einmal/internal/errtype"
 )
 
-// OnStuck is what happens when a handler has not returned although its context was cancelled for Topic.ProcessingLimit. Nothing in Go
-// can end it. Kafka does not notice: the member goes on sending heartbeats, and its partitions would wait for ever.
+// OnStuck is what happens when a handler has not returned although its context was cancelled for Topic.ProcessingLimit.
+// Nothing in Go can end it. Kafka does not notice: the member goes on sending heartbeats, and its partitions would wait
+// for ever.
 type OnStuck int
 
 const (
-	// StopConsumer ends the Consumer: Run returns an error that wraps ErrHandlersStuck, so that the process can be restarted.
+	// StopConsumer ends the Consumer: Run returns an error that wraps ErrHandlersStuck, so that the process can be
+	// restarted.
 	StopConsumer OnStuck = iota
 	// LeaveGroup leaves the group, so that other members take the partitions over, and joins again when the handlers have
 	// returned. Run goes on, Ready is false meanwhile.
@@ -25,8 +27,8 @@ const (
 // DefaultProcessingLimit is Kafka's max.poll.interval.ms, the time after which the Java client gives up on its handler.
 const DefaultProcessingLimit = 5 * time.Minute
 
-// stuckGrace is how long a handler may take to return after its context was cancelled for the processing limit, before OnStuck
-// applies; less where the limit itself is less.
+// stuckGrace is how long a handler may take to return after its context was cancelled for the processing limit, before
+// OnStuck applies; less where the limit itself is less.
 const stuckGrace = 30 * time.Second
 
 // ErrProcessingLimit is the cause of the cancellation of a handler's context by Topic.ProcessingLimit.
@@ -67,7 +69,8 @@ func (r *running) watchEvery() time.Duration {
 func (cl *claim) watch(now time.Time) {
 	late, stuck := cl.late(now)
 	for offset, a := range late {
-		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled", cl.attrs(slog.Int64(attrOffset, offset), seconds("limit", cl.topic.limit))...)
+		cl.run.log.Error("einmal: a handler ran longer than the processing limit, its context is cancelled",
+			cl.attrs(slog.Int64(attrOffset, offset), seconds("limit", cl.topic.limit))...)
 		a.ctx.cancel(ErrProcessingLimit)
 	}
 	if stuck {
@@ -75,8 +78,8 @@ func (cl *claim) watch(now time.Time) {
 	}
 }
 
-// late returns the attempts that have come to the processing limit by now, by offset, and whether one has not returned although it was
-// cancelled for it.
+// late returns the attempts that have come to the processing limit by now, by offset, and whether one has not returned
+// although it was cancelled for it.
 func (cl *claim) late(now time.Time) (late map[int64]*attempting, stuck bool) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -113,7 +116,8 @@ func (cl *claim) late(now time.Time) (late map[int64]*attempting, stuck bool) {
 func (cl *claim) giveUp() {
 	names := cl.stillRunning()
 	if cl.topic.onStuck == LeaveGroup {
-		cl.run.log.Error("einmal: handlers ignore that their context is cancelled; leaving the group until they return", slog.Any("messages", names))
+		cl.run.log.Error("einmal: handlers ignore that their context is cancelled; leaving the group until they return",
+			slog.Any("messages", names))
 		cl.leave(errLeave)
 		return
 	}

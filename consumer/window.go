@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Windower is implemented by links that refuse messages which are older than a window, because repetitions are not known beyond
-// it. 0 is no limit. Run compares the window at its start with how old a message of the topic can be, and logs a warning with the
-// arithmetic where it is shorter. A warning, not an error: what is refused does no harm, and is not skipped either; and where a
-// topic keeps messages for ever, no window is long enough.
+// Windower is implemented by links that refuse messages which are older than a window, because repetitions are not
+// known beyond it. 0 is no limit. Run compares the window at its start with how old a message of the topic can be, and
+// logs a warning with the arithmetic where it is shorter. A warning, not an error: what is refused does no harm, and is
+// not skipped either; and where a topic keeps messages for ever, no window is long enough.
 type Windower interface {
 	Window() time.Duration
 }
@@ -70,8 +70,8 @@ func (r retention) get(name string, unit time.Duration) (a age, ok bool) {
 // defaultCheckInterval is Kafka's log.retention.check.interval.ms.
 const defaultCheckInterval = age(5 * time.Minute)
 
-// oldest is how old a message can be when it is delivered, and the sum that says so. Kafka deletes whole segments, when the youngest
-// message in one is older than retention.ms; the oldest one in it may be older by segment.ms.
+// oldest is how old a message can be when it is delivered, and the sum that says so. Kafka deletes whole segments, when
+// the youngest message in one is older than retention.ms; the oldest one in it may be older by segment.ms.
 func (r retention) oldest(broker retention) (a age, sum string) {
 	if policy := r["cleanup.policy"]; !strings.Contains(policy, "delete") && policy != "" {
 		return forever, "cleanup.policy is " + policy + ", so that the last message of each key is kept for ever"
@@ -92,7 +92,8 @@ func (r retention) oldest(broker retention) (a age, sum string) {
 		return forever, "segment.ms is " + r["segment.ms"] + ", so that a segment which is not full is kept for ever"
 	}
 	a = keep + segment + check
-	return a, fmt.Sprintf("retention.ms %v + segment.ms %v + log.retention.check.interval.ms %v = %v", keep, segment, check, a)
+	return a, fmt.Sprintf("retention.ms %v + segment.ms %v + log.retention.check.interval.ms %v = %v", keep, segment,
+		check, a)
 }
 
 // shortWindow says by how much the window is too short, or "" if it is not.

@@ -59,13 +59,15 @@ func setTopic(t *testing.T, b *serverstest.Broker, topic string, settings map[st
 	defer admin.Close()
 	entries := map[string]sarama.IncrementalAlterConfigsEntry{}
 	for name, value := range settings {
-		entries[name] = sarama.IncrementalAlterConfigsEntry{Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}
+		entries[name] = sarama.IncrementalAlterConfigsEntry{Operation: sarama.IncrementalAlterConfigsOperationSet,
+			Value: &value}
 	}
 	if err := admin.IncrementalAlterConfig(sarama.TopicResource, topic, entries, false); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the broker knows of it", func() bool { // in a real cluster it comes from the controller
-		told, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic}}, sarama.DescribeConfigsOptions{})
+		told, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic}},
+			sarama.DescribeConfigsOptions{})
 		if err != nil || len(told) != 1 {
 			return false
 		}
@@ -80,7 +82,8 @@ func setTopic(t *testing.T, b *serverstest.Broker, topic string, settings map[st
 }
 
 func withWindow(w time.Duration) consumer.Handler {
-	return middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil }, &middleware.DedupConfig{Window: w})
+	return middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error { return nil },
+		&middleware.DedupConfig{Window: w})
 }
 
 // warned runs a Consumer until it is ready, and returns its warnings.
@@ -103,7 +106,8 @@ func TestWindowIsComparedWithTheTopic(t *testing.T) {
 		topic := b.Topic(t, 1)
 		setTopic(t, b, topic, map[string]string{"retention.ms": "36000000", "segment.ms": "7200000"}) // 10 h and 2 h
 		run := func(w time.Duration) string { return warned(t, config(b, serverstest.Group(t), topic, withWindow(w))) }
-		if text := run(11 * time.Hour); !strings.Contains(text, "retention.ms 10h + segment.ms 2h + log.retention.check.interval.ms") ||
+		if text := run(11 * time.Hour); !strings.Contains(text,
+			"retention.ms 10h + segment.ms 2h + log.retention.check.interval.ms") ||
 			!strings.Contains(text, "older than the window, 11h,") || !strings.Contains(text, "offsets.retention.minutes") {
 			t.Errorf("11 h: %q", text)
 		}
@@ -131,15 +135,18 @@ func TestWindowOnKafka(t *testing.T) {
 			return
 		}
 		topic := b.Topic(t, 1)
-		setTopic(t, b, topic, map[string]string{"message.timestamp.after.max.ms": "7200000", "retention.ms": "36000000", "segment.ms": "7200000"})
+		setTopic(t, b, topic, map[string]string{"message.timestamp.after.max.ms": "7200000", "retention.ms": "36000000",
+			"segment.ms": "7200000"})
 		text := warned(t, config(b, serverstest.Group(t), topic, withWindow(time.Hour)))
-		for _, want := range []string{"log.retention.check.interval.ms", "offsets.retention.minutes", "by up to 2h (message.timestamp.after.max.ms)"} {
+		for _, want := range []string{"log.retention.check.interval.ms", "offsets.retention.minutes",
+			"by up to 2h (message.timestamp.after.max.ms)"} {
 			if !strings.Contains(text, want) || strings.Contains(text, "not known") {
 				t.Errorf("%q does not say %q", text, want)
 			}
 		}
 		setTopic(t, b, topic, map[string]string{"message.timestamp.type": "LogAppendTime"})
-		if text := warned(t, config(b, serverstest.Group(t), topic, withWindow(time.Hour))); strings.Contains(text, "after.max") {
+		if text := warned(t, config(b, serverstest.Group(t), topic, withWindow(time.Hour))); strings.Contains(text,
+			"after.max") {
 			t.Errorf("%q", text)
 		}
 	})
@@ -175,7 +182,8 @@ func TestWindowIsNotCompared(t *testing.T) {
 				return c.answer(req.(*kmsg.DescribeConfigsRequest)), nil, true
 			})
 			text := warned(t, config(b, serverstest.Group(t), topic, withWindow(time.Hour)))
-			if !strings.Contains(text, "was not compared") || !strings.Contains(text, c.says) || !strings.Contains(text, "DESCRIBE_CONFIGS") {
+			if !strings.Contains(text, "was not compared") || !strings.Contains(text, c.says) ||
+				!strings.Contains(text, "DESCRIBE_CONFIGS") {
 				t.Errorf("%q", text)
 			}
 			if c.answer == nil {
@@ -188,8 +196,8 @@ func TestWindowIsNotCompared(t *testing.T) {
 	}
 }
 
-// An event beyond the window is not handled, and not skipped: it holds its partition, Status shows why, and nothing is committed behind
-// it. One without a time is not old.
+// An event beyond the window is not handled, and not skipped: it holds its partition, Status shows why, and nothing is
+// committed behind it. One without a time is not old.
 func TestTooOldIsNeverSkipped(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -198,16 +206,18 @@ func TestTooOldIsNeverSkipped(t *testing.T) {
 		msgs[1].Timestamp = time.Now().Add(-2 * time.Hour) // 0/1
 		b.Produce(t, msgs...)
 		var handled atomic.Int32
-		cfg := config(b, group, topic, middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error {
-			handled.Add(1)
-			return nil
-		}, &middleware.DedupConfig{Window: time.Hour}))
+		cfg := config(b, group, topic,
+			middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error {
+				handled.Add(1)
+				return nil
+			}, &middleware.DedupConfig{Window: time.Hour}))
 		cfg.Middleware = []consumer.Middleware{middleware.Retry(3, nil), middleware.Recover()}
 		m := start(t, cfg)
 		eventually(t, "the others are handled, and Status shows why one is not", func() bool {
 			for _, p := range m.Status().Partitions {
 				if p.Partition == 0 && p.Failing != nil && p.Failing.Attempts >= 2 {
-					return handled.Load() == 4 && p.Failing.Offset == 1 && errors.Is(p.Failing.Err, middleware.ErrTooOld) && consumer.IsPermanent(p.Failing.Err)
+					return handled.Load() == 4 && p.Failing.Offset == 1 && errors.Is(p.Failing.Err, middleware.ErrTooOld) &&
+						consumer.IsPermanent(p.Failing.Err)
 				}
 			}
 			return false

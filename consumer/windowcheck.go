@@ -17,14 +17,16 @@ const windowTimeout = 5 * time.Second
 
 // The settings that are asked for.
 var (
-	topicSettings  = []string{"cleanup.policy", "retention.ms", "segment.ms", "message.timestamp.type", "message.timestamp.after.max.ms"}
+	topicSettings = []string{"cleanup.policy", "retention.ms", "segment.ms", "message.timestamp.type",
+		"message.timestamp.after.max.ms"}
 	brokerSettings = []string{
-		"offsets.retention.minutes", "log.retention.check.interval.ms", "group.min.session.timeout.ms", "group.max.session.timeout.ms",
+		"offsets.retention.minutes", "log.retention.check.interval.ms", "group.min.session.timeout.ms",
+		"group.max.session.timeout.ms",
 	}
 )
 
-// checkWindows compares the topics' windows with how old messages can be when they are delivered. That the brokers do not tell is a
-// warning too: many clusters keep their configuration to themselves.
+// checkWindows compares the topics' windows with how old messages can be when they are delivered. That the brokers do
+// not tell is a warning too: many clusters keep their configuration to themselves.
 func (c *Consumer) checkWindows(ctx context.Context, client sarama.Client) {
 	windows := map[string]time.Duration{}
 	for name, t := range c.topics {
@@ -83,7 +85,8 @@ func askSettings(client sarama.Client, topics []string) (*settings, error) {
 	res, err := askAny(client, func(broker *sarama.Broker) (*sarama.DescribeConfigsResponse, error) {
 		req := &sarama.DescribeConfigsRequest{Version: describeConfigsVersion(client.Config().Version)}
 		for _, name := range topics {
-			req.Resources = append(req.Resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: name, ConfigNames: topicSettings})
+			req.Resources = append(req.Resources, &sarama.ConfigResource{Type: sarama.TopicResource, Name: name,
+				ConfigNames: topicSettings})
 		}
 		if broker.ID() >= 0 { // else it is an address of the configuration, whose id nobody has told
 			req.Resources = append(req.Resources, &sarama.ConfigResource{

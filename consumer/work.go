@@ -40,7 +40,7 @@ func (cl *claim) finish(w *workers, it *item, err error) (next *item) {
 	}
 	if !w.contended.Load() || now.Sub(turn) < minTurn {
 		next = cl.start(w, turn, now)
-	} else if !cl.stopped && cl.queue.hasReady(w.seat) {
+	} else if cl.begins() && cl.queue.hasReady(w.seat) {
 		w.wait(cl)
 	}
 	cl.dispatch() // the end of one message may let several run
@@ -56,7 +56,8 @@ func (cl *claim) finish(w *workers, it *item, err error) (next *item) {
 	return next
 }
 
-// minTurn is how long a worker stays with a claim although others wait for one: changing costs more than a fast handler.
+// minTurn is how long a worker stays with a claim although others wait for one: changing costs more than a fast
+// handler.
 const minTurn = time.Millisecond
 
 // complete takes a message off the books.
@@ -70,16 +71,17 @@ func (cl *claim) complete(it *item, now time.Time) {
 	if err := cl.tracker.Done(it.offset); err != nil {
 		cl.run.log.Error("einmal: a message finished that was not open", cl.attrs(slog.Any("error", err))...)
 	}
-	cl.stock.put(it)
+	cl.free.put(it)
 	cl.resumeIfLow()
 }
 
-// settleEvery bounds how long a finished message waits to be marked while others follow it without a pause; behind one that takes
-// its time the watchdog marks it, within a second. A mark costs more than a fast handler, and is committed once a second.
+// settleEvery bounds how long a finished message waits to be marked while others follow it without a pause; behind one
+// that takes its time the watchdog marks it, within a second. A mark costs more than a fast handler, and is committed
+// once a second.
 const settleEvery = 10 * time.Millisecond
 
-// settle marks the end of the contiguous prefix of finished messages, and reports to the load what is no longer held. It is called
-// under the lock.
+// settle marks the end of the contiguous prefix of finished messages, and reports to the load what is no longer held.
+// It is called under the lock.
 func (cl *claim) settle(now time.Time) {
 	cl.settled = now
 	if cl.fenced {
@@ -110,12 +112,24 @@ func (cl *claim) park(it *item, until time.Time) {
 		cl.parked[it] = nil // OnFailure is Stop
 		return
 	}
-	cl.parked[it] = time.AfterFunc(time.Until(until), func() { cl.unpark(it) })
+	cl.parkings++
+	it.parking = cl.parkings
+	number := it.parking
+	cl.parked[it] = time.AfterFunc(time.Until(until), func() { cl.unpark(it, number) })
 }
 
-func (cl *claim) unpark(it *item) {
+// unpark is called when the time is over for which the item was parked, the parking with that number. TryNow may have
+// come before, and the item be parked again.
+func (cl *claim) unpark(it *item, number int64) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	if _, parked := cl.parked[it]; parked && it.parking == number {
+		cl.unparked(it)
+	}
+}
+
+// unparked lets a parked message run again. It is called under the lock.
+func (cl *claim) unparked(it *item) {
 	if cl.stopped {
 		return
 	}

@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// DefaultWorkers is what Topic.Workers is by default in KeyOrder and Unordered: with a transaction per message, 16 to 32 are right
-// for a PostgreSQL on two cores, and fit into a pool of that size.
+// DefaultWorkers is what Topic.Workers is by default in KeyOrder and Unordered: with a transaction per message, 16 to
+// 32 are right for a PostgreSQL on two cores, and fit into a pool of that size.
 const DefaultWorkers = 16
 
-// workers bounds how many messages of a topic this process handles at once, over all its partitions. A worker is a goroutine that
-// holds a place; it moves from message to message and from claim to claim, and ends when nothing is ready.
+// workers bounds how many messages of a topic this process handles at once, over all its partitions. A worker is a
+// goroutine that holds a place; it moves from message to message and from claim to claim, and ends when nothing is
+// ready.
 type workers struct {
 	seat  seat // of what it handles
 	total int  // places

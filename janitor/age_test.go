@@ -51,13 +51,14 @@ func (db *database) in(t testing.TB, zone, style string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.RuntimeParams["timezone"], cfg.RuntimeParams["datestyle"], cfg.RuntimeParams["intervalstyle"] = zone, style, "sql_standard"
+	cfg.RuntimeParams["timezone"], cfg.RuntimeParams["datestyle"], cfg.RuntimeParams["intervalstyle"] = zone, style,
+		"sql_standard"
 	cfg.RuntimeParams["synchronous_commit"] = "off"
 	return stdlib.OpenDB(*cfg)
 }
 
-// Whatever the zones and styles of the sessions that write and delete, and the type of the column, no row is deleted that is
-// younger than it is kept. Where its age can be told, what is old goes; where it cannot, the janitor says so.
+// Whatever the zones and styles of the sessions that write and delete, and the type of the column, no row is deleted
+// that is younger than it is kept. Where its age can be told, what is old goes; where it cannot, the janitor says so.
 func TestNoRowIsDeletedEarly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +82,8 @@ func TestNoRowIsDeletedEarly(t *testing.T) {
 			db := open(t)
 			db.run("create domain instant as timestamptz")
 			for _, a := range agings {
-				db.run(fmt.Sprintf("alter table %[1]s alter %[2]s drop default, alter %[2]s type %[3]s using null", a.table.Name, a.table.Column, c.typ))
+				db.run(fmt.Sprintf("alter table %[1]s alter %[2]s drop default, alter %[2]s type %[3]s using null", a.table.Name,
+					a.table.Column, c.typ))
 			}
 			checks := 0
 			rapid.Check(t, func(rt *rapid.T) {
@@ -113,7 +115,8 @@ func TestNoRowIsDeletedEarly(t *testing.T) {
 					left[n] = true
 				}
 				switch {
-				case c.apart == 0 && (err == nil || !strings.Contains(err.Error(), "does not tell how old a row is") || len(left) != len(ages)):
+				case c.apart == 0 && (err == nil || !strings.Contains(err.Error(), "does not tell how old a row is") ||
+					len(left) != len(ages)):
 					rt.Errorf("%v, %d of %d rows are left: want all of them, and an error", err, len(left), len(ages))
 				case c.apart > 0 && err != nil:
 					rt.Error(err)
@@ -206,7 +209,8 @@ func TestNoRowIsDeletedEarlyInSQLite(t *testing.T) {
 		var all []row
 		text := "begin; delete from " + a.table.Name
 		for i := range rapid.IntRange(1, 12).Draw(rt, "rows") {
-			r := row{rapid.SampledFrom(names).Draw(rt, "form"), time.Duration(rapid.Int64Range(0, 4*24*60).Draw(rt, "minutes")) * time.Minute}
+			r := row{rapid.SampledFrom(names).Draw(rt, "form"),
+				time.Duration(rapid.Int64Range(0, 4*24*60).Draw(rt, "minutes")) * time.Minute}
 			all = append(all, r)
 			text += ";\n" + fmt.Sprintf(a.insert, fmt.Sprintf(r.form, fmt.Sprintf("-%d minutes", r.age/time.Minute)), i)
 		}
@@ -228,7 +232,8 @@ func TestNoRowIsDeletedEarlyInSQLite(t *testing.T) {
 	})
 }
 
-// A column that tells no age is refused, with the reason: otherwise all would stay for ever, or go at once, and nobody would know.
+// A column that tells no age is refused, with the reason: otherwise all would stay for ever, or go at once, and nobody
+// would know.
 func TestColumnsThatTellNoAgeInSQLite(t *testing.T) {
 	t.Parallel()
 	db := openFile(t)
@@ -251,13 +256,16 @@ func TestColumnsThatTellNoAgeInSQLite(t *testing.T) {
 		{"text default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))", "datetime('now', '-9 days')", ""},
 	} {
 		name := fmt.Sprintf("t%d", i)
-		execute(t, db, fmt.Sprintf("create table %s (id integer primary key, at %s); create index i%s on %s (at)", name, c.column, name, name))
+		execute(t, db, fmt.Sprintf("create table %s (id integer primary key, at %s); create index i%s on %s (at)", name,
+			c.column, name, name))
 		if c.value != "" {
 			execute(t, db, fmt.Sprintf("insert into %s (at) values (%s), (null)", name, c.value))
 		}
-		j := newJanitor(t, db, schema.SQLite, func(cfg *janitor.Config) { cfg.Tables = []janitor.Table{{Name: name, Column: "at", Keep: day}} })
+		j := newJanitor(t, db, schema.SQLite,
+			func(cfg *janitor.Config) { cfg.Tables = []janitor.Table{{Name: name, Column: "at", Keep: day}} })
 		reports, err := j.Sweep(t.Context())
-		if c.says == "" && (err != nil || reports[0].Deleted != 1) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || reports[0].Deleted != 0) {
+		if c.says == "" && (err != nil || reports[0].Deleted != 1) || c.says != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.says) || reports[0].Deleted != 0) {
 			t.Errorf("%s: %v, deleted %d, want %q", c.column, err, reports[0].Deleted, c.says)
 		}
 	}

@@ -28,8 +28,9 @@ var bounds = regexp.MustCompile(`^FOR VALUES FROM \('([0-9A-Fa-f-]*)'\) TO \('([
 // upper is the same, where the range has no beginning.
 var upper = regexp.MustCompile(`^FOR VALUES FROM \(MINVALUE\) TO \('([0-9A-Fa-f-]*)'\)$`)
 
-// spanOf reads a partition's bounds. ok is false for others than those of times: the partition is nobody's to drop then. A bound in
-// the midst of a millisecond makes the span longer than the partition: what is left of the millisecond is in no other span.
+// spanOf reads a partition's bounds. ok is false for others than those of times: the partition is nobody's to drop
+// then. A bound in the midst of a millisecond makes the span longer than the partition: what is left of the millisecond
+// is in no other span.
 func spanOf(expression string) (s span, ok bool) {
 	if m := upper.FindStringSubmatch(expression); m != nil {
 		_, s.to, ok = timeOf(m[1])
@@ -45,8 +46,8 @@ func spanOf(expression string) (s span, ok bool) {
 	return s, okFrom && okTo
 }
 
-// timeOf returns the time of the ids that begin with a bound, which may be shorter than an id. A bound in the midst of a millisecond
-// is between two times, others are both.
+// timeOf returns the time of the ids that begin with a bound, which may be shorter than an id. A bound in the midst of
+// a millisecond is between two times, others are both.
 func timeOf(bound string) (begin, end time.Time, ok bool) {
 	id := strings.ReplaceAll(bound, "-", "")
 	if id == "" || len(id) > 32 {
@@ -68,12 +69,12 @@ func timeOf(bound string) (begin, end time.Time, ok bool) {
 	return begin, end, true
 }
 
-// missing returns the spans that are still to be created, so that there is a partition for each time from the oldest that is kept to
-// ahead partitions from now. They end at multiples of width, or where the next partition begins.
+// missing returns the spans that are still to be created, so that there is a partition for each time from the oldest
+// that is kept to ahead partitions from now. They end at multiples of width, or where the next partition begins.
 //
-// None begins before the first partition that exists: those before it may have been dropped with their records, and an event
-// that finds a new one there would take effect again. Where all partitions are ahead of now, that of now is made nevertheless:
-// without it nothing is consumed.
+// None begins before the first partition that exists: those before it may have been dropped with their records, and an
+// event that finds a new one there would take effect again. Where all partitions are ahead of now, that of now is made
+// nevertheless: without it nothing is consumed.
 func missing(existing []span, now time.Time, age, width time.Duration, ahead int) []span {
 	existing = slices.SortedFunc(slices.Values(existing), func(a, b span) int { return a.from.Compare(b.from) })
 	from, until := now.Add(-age).Truncate(width), now.Truncate(width).Add(time.Duration(ahead+1)*width)

@@ -25,9 +25,12 @@ func TestSpanOf(t *testing.T) {
 		from, to string // empty for none
 		ok       bool
 	}{
-		{"FOR VALUES FROM ('017f22e2-79b0-0000-0000-000000000000') TO ('017f22e2-79b1-0000-0000-000000000000')", at(1645557742000), at(1645557742001), true},
-		{"FOR VALUES FROM ('017f22e2-79b0-0000-0000-000000000001') TO ('017f22e2-79b1')", at(1645557742000), at(1645557742001), true},
-		{"FOR VALUES FROM ('017F22E279B0') TO ('017f22e2-79b0-0000-0000-000000000001')", at(1645557742000), at(1645557742001), true},
+		{"FOR VALUES FROM ('017f22e2-79b0-0000-0000-000000000000') TO ('017f22e2-79b1-0000-0000-000000000000')",
+			at(1645557742000), at(1645557742001), true},
+		{"FOR VALUES FROM ('017f22e2-79b0-0000-0000-000000000001') TO ('017f22e2-79b1')", at(1645557742000),
+			at(1645557742001), true},
+		{"FOR VALUES FROM ('017F22E279B0') TO ('017f22e2-79b0-0000-0000-000000000001')", at(1645557742000), at(1645557742001),
+			true},
 		{"FOR VALUES FROM (MINVALUE) TO ('0190')", "", at(0x019000000000), true},
 		{"FOR VALUES FROM ('0190') TO (MAXVALUE)", "", "", false},
 		{"FOR VALUES FROM ('0190') TO ('xyz')", "", "", false},
@@ -59,8 +62,8 @@ func TestFloorsAreInTheOrderOfTime(t *testing.T) {
 	})
 }
 
-// Whatever there is, afterwards each time from the oldest kept one, or from the first partition, to ahead from now has one partition;
-// none is made before the first one, whose predecessors may have been dropped.
+// Whatever there is, afterwards each time from the oldest kept one, or from the first partition, to ahead from now has
+// one partition; none is made before the first one, whose predecessors may have been dropped.
 func TestMissingHasNoGap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,7 +85,8 @@ func TestMissingHasNoGap(t *testing.T) {
 		}
 		mixed := rapid.Permutation(existing).Draw(t, "order")
 		list := missing(mixed, now, age, width, ahead)
-		all := slices.SortedFunc(slices.Values(append(slices.Clone(existing), list...)), func(a, b span) int { return a.from.Compare(b.from) })
+		all := slices.SortedFunc(slices.Values(append(slices.Clone(existing), list...)),
+			func(a, b span) int { return a.from.Compare(b.from) })
 		end := begin
 		for i, s := range all {
 			switch {
@@ -97,7 +101,8 @@ func TestMissingHasNoGap(t *testing.T) {
 			t.Fatalf("%v ends at %v, now is %v", all, end, now)
 		}
 		for _, s := range list {
-			if s.to.Sub(s.from) > width || s.from.Before(begin.Truncate(width)) || len(existing) > 0 && s.from.Before(begin) && !existing[0].from.Before(begin) {
+			if s.to.Sub(s.from) > width || s.from.Before(begin.Truncate(width)) || len(existing) > 0 && s.from.Before(begin) &&
+				!existing[0].from.Before(begin) {
 				t.Fatalf("%v is too long, or before %v, where none may be made", s, begin)
 			}
 		}
@@ -109,7 +114,8 @@ func TestMissingHasNoGap(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	t.Parallel()
-	for failures, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 1000: time.Minute} {
+	for failures, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second,
+		7: time.Minute, 1000: time.Minute} {
 		if got := backoff(failures); got != want {
 			t.Errorf("backoff(%d) = %v, want %v", failures, got, want)
 		}

@@ -19,11 +19,12 @@ const (
 	DefaultBatch = 1000
 	// DefaultPause makes, with DefaultBatch, at most 10,000 rows a second: more than a service records, little beside it.
 	DefaultPause = 100 * time.Millisecond
-	// DefaultInterval is how often rows that have grown old are looked for; a sweep that finds none costs four round trips.
+	// DefaultInterval is how often rows that have grown old are looked for; a sweep that finds none costs four round
+	// trips.
 	DefaultInterval = time.Minute
-	// DefaultMargin covers what makes an event look younger than it is: producers' clocks, which Kafka lets run an hour ahead
-	// (message.timestamp.after.max.ms), and an hour for other clocks, and for a message on its way from the look at its age to
-	// its record.
+	// DefaultMargin covers what makes an event look younger than it is: producers' clocks, which Kafka lets run an hour
+	// ahead (message.timestamp.after.max.ms), and an hour for other clocks, and for a message on its way from the look at
+	// its age to its record.
 	DefaultMargin = 2 * time.Hour
 	// DefaultPartitionWidth makes a partition a day.
 	DefaultPartitionWidth = 24 * time.Hour
@@ -36,8 +37,8 @@ type Config struct {
 	// Tables are swept one after the other. Required.
 	Tables []Table
 
-	// Batch is the number of rows that one transaction deletes at most. Larger ones make redeliveries of their events wait for
-	// longer, and replicas lag. Default: DefaultBatch.
+	// Batch is the number of rows that one transaction deletes at most. Larger ones make redeliveries of their events wait
+	// for longer, and replicas lag. Default: DefaultBatch.
 	Batch int
 
 	// Pause is the time between two batches of a sweep, give or take a half. At most a minute. Default: DefaultPause.
@@ -54,53 +55,56 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Table names a table and says which of its rows are deleted: those whose Column is older than Keep and Margin together.
+// Table names a table and says which of its rows are deleted: those whose Column is older than Keep and Margin
+// together.
 type Table struct {
-	// Schema is the schema of the table, as it is spelled in the catalogue, without quotes. By default the search_path finds
-	// the table. SQLite has no schemas.
+	// Schema is the schema of the table, as it is spelled in the catalogue, without quotes. By default the search_path
+	// finds the table. SQLite has no schemas.
 	Schema string
 
 	// Name is spelled as in the catalogue, without quotes: "processed_event". Required.
 	Name string
 
-	// Column is the column of times, spelled likewise: "processed_at", or "expires_at" of idempotency_key. It needs a B-tree index.
-	// Required, unless Partitions is set.
+	// Column is the column of times, spelled likewise: "processed_at", or "expires_at" of idempotency_key. It needs a
+	// B-tree index. Required, unless Partitions is set.
 	Column string
 
 	// Keep is how long rows are kept. For records of events, it is at least middleware.DedupConfig.Window: let both be one
-	// constant. Where Column has the times of expiry, it is how long rows are kept after those, an hour for example. There is no
-	// default, because there is none that loses nothing. Required.
+	// constant. Where Column has the times of expiry, it is how long rows are kept after those, an hour for example. There
+	// is no default, because there is none that loses nothing. Required.
 	Keep time.Duration
 
-	// Dedup are the handlers, as middleware.Dedup returns them, whose records are in the table. New refuses a Keep that is shorter
-	// than the Window of one of them, and a handler without a Window: an event whose record is deleted would take effect again.
-	// Where the handlers are made elsewhere, in another process for example, a Window stands for them. Default: none; then
-	// nobody can compare, and the janitor of a table of records (one with the column processed_at, or with Partitions) logs a
-	// warning when it is made.
+	// Dedup are the handlers, as middleware.Dedup returns them, whose records are in the table. New refuses a Keep that is
+	// shorter than the Window of one of them, and a handler without a Window: an event whose record is deleted would take
+	// effect again. Where the handlers are made elsewhere, in another process for example, a Window stands for them.
+	// Default: none; then nobody can compare, and the janitor of a table of records (one with the column processed_at, or
+	// with Partitions) logs a warning when it is made.
 	Dedup []any
 
 	// Margin is how much longer rows are kept. Default: DefaultMargin.
 	Margin time.Duration
 
-	// Where is a condition that rows must meet, too, in SQL: "status = 'PUBLISHED'". It is put into the statement as it is, so
-	// it must not come from outside. Default: none.
+	// Where is a condition that rows must meet, too, in SQL: "status = 'PUBLISHED'". It is put into the statement as it
+	// is, so it must not come from outside. Default: none.
 	Where string
 
-	// Partitions makes the janitor drop whole partitions of a table that is partitioned by ranges of UUIDv7 ids, and create the
-	// next ones in time. No rows are deleted then. PostgreSQL only. Default: nil, rows are deleted; also in a table that is
-	// partitioned by hash.
+	// Partitions makes the janitor drop whole partitions of a table that is partitioned by ranges of UUIDv7 ids, and
+	// create the next ones in time. No rows are deleted then. PostgreSQL only. Default: nil, rows are deleted; also in a
+	// table that is partitioned by hash.
 	Partitions *Partitions
 }
 
-// Partitions looks after a table that is partitioned by ranges of one column of UUIDv7 ids, of type uuid or text collate "C".
+// Partitions looks after a table that is partitioned by ranges of one column of UUIDv7 ids, of type uuid or text
+// collate "C".
 //
-// Partitions are created without a lock that a consumer would wait for, by attaching an empty table. A partition is dropped when all
-// ids that fit into it are older than Keep and Margin. It is detached CONCURRENTLY first, so that no consumer waits, whatever
-// runs; an event that comes later finds no partition, and is refused with dedupstore.ErrTooOld. A DEFAULT partition would take it,
-// and let it take effect again: as long as there is one, nothing is dropped, and the sweep fails, saying so. It is never
-// dropped itself.
+// Partitions are created without a lock that a consumer would wait for, by attaching an empty table. A partition is
+// dropped when all ids that fit into it are older than Keep and Margin. It is detached CONCURRENTLY first, so that no
+// consumer waits, whatever runs; an event that comes later finds no partition, and is refused with
+// dedupstore.ErrTooOld. A DEFAULT partition would take it, and let it take effect again: as long as there is one,
+// nothing is dropped, and the sweep fails, saying so. It is never dropped itself.
 //
-// The role must own the table. While partitions are dropped, a second connection holds the lock, so a pool of one does not do.
+// The role must own the table. While partitions are dropped, a second connection holds the lock, so a pool of one does
+// not do.
 type Partitions struct {
 	// Width is the time whose ids fit into one new partition. Default: DefaultPartitionWidth.
 	Width time.Duration

@@ -17,8 +17,8 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 )
 
-// Beside a consumer that works, with three janitors, a backlog goes away; no attempt fails for it, each event takes effect once, and
-// no young record is lost.
+// Beside a consumer that works, with three janitors, a backlog goes away; no attempt fails for it, each event takes
+// effect once, and no young record is lost.
 func TestBesideAConsumer(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -79,7 +79,8 @@ func TestBesideAConsumer(t *testing.T) {
 		if err := end(); err != nil {
 			t.Error(err)
 		}
-		if effects, records := value[int](db, "select count(*) from effect"), value[int](db, "select count(*) from processed_event"); effects != events || records != events {
+		if effects, records := value[int](db, "select count(*) from effect"),
+			value[int](db, "select count(*) from processed_event"); effects != events || records != events {
 			t.Errorf("%d effects and %d records of %d events", effects, records, events)
 		}
 		if n := again.Load(); n > 0 {
@@ -97,7 +98,8 @@ func TestBesideAConsumer(t *testing.T) {
 func TestWhatIsDeletedIsRefused(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	handler := middleware.Dedup(pgxstore.New(db.Pool, nil), func(context.Context, pgx.Tx, *consumer.Message) error { return nil }, &middleware.DedupConfig{Window: day})
+	handler := middleware.Dedup(pgxstore.New(db.Pool, nil),
+		func(context.Context, pgx.Tx, *consumer.Message) error { return nil }, &middleware.DedupConfig{Window: day})
 	j := db.newJanitor(nil)
 	for name, c := range map[string]struct {
 		age     time.Duration

@@ -38,8 +38,8 @@ type batch struct {
 	upTo    string // time of the last row, in the form of from
 }
 
-// New returns a Janitor on db, which stays the caller's to close, after Run has returned. A sweep takes one connection and gives it
-// back. It does no input or output; the error lists all that is wrong with the arguments.
+// New returns a Janitor on db, which stays the caller's to close, after Run has returned. A sweep takes one connection
+// and gives it back. It does no input or output; the error lists all that is wrong with the arguments.
 func New(db *sql.DB, d schema.Dialect, cfg Config) (*Janitor, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate(d)
@@ -64,8 +64,8 @@ func New(db *sql.DB, d schema.Dialect, cfg Config) (*Janitor, error) {
 	return j, nil
 }
 
-// Run sweeps at once and then every Config.Interval, until ctx is done; then it rolls back the batch in work, and returns nil. A sweep
-// that failed is repeated after 1 s, then twice as long each time up to 1 min.
+// Run sweeps at once and then every Config.Interval, until ctx is done; then it rolls back the batch in work, and
+// returns nil. A sweep that failed is repeated after 1 s, then twice as long each time up to 1 min.
 func (j *Janitor) Run(ctx context.Context) error {
 	for failures := 0; ; {
 		_, err := j.Sweep(ctx)
@@ -81,9 +81,9 @@ func (j *Janitor) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep sweeps all tables once, until nothing is left that is old enough, and returns a report for each, whether or not there is an
-// error: the errors of the reports joined, or that of ctx. It is for those who have a clock of their own, cron for example. That
-// another janitor is at work is no error: see Report.Busy.
+// Sweep sweeps all tables once, until nothing is left that is old enough, and returns a report for each, whether or not
+// there is an error: the errors of the reports joined, or that of ctx. It is for those who have a clock of their own,
+// cron for example. That another janitor is at work is no error: see Report.Busy.
 func (j *Janitor) Sweep(ctx context.Context) ([]Report, error) {
 	j.begin(1)
 	defer j.begin(-1)
@@ -137,8 +137,8 @@ func (j *Janitor) sweep(ctx context.Context, t *Table) Report {
 	return r
 }
 
-// sweepRows deletes batch after batch, each from where the last one ended: what was deleted before stays in the index until the next
-// vacuum, and would be passed again each time.
+// sweepRows deletes batch after batch, each from where the last one ended: what was deleted before stays in the index
+// until the next vacuum, and would be passed again each time.
 func (j *Janitor) sweepRows(ctx context.Context, t *Table, r *Report) error {
 	conn, err := j.db.Conn(ctx)
 	if err != nil {

@@ -144,7 +144,8 @@ func (db *database) newJanitor(change func(*janitor.Config)) *janitor.Janitor {
 
 func newJanitor(t testing.TB, db *sql.DB, d schema.Dialect, change func(*janitor.Config)) *janitor.Janitor {
 	t.Helper()
-	cfg := janitor.Config{Tables: []janitor.Table{processed}, Pause: time.Millisecond, Interval: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	cfg := janitor.Config{Tables: []janitor.Table{processed}, Pause: time.Millisecond, Interval: 10 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}

@@ -29,15 +29,17 @@ type keeper struct {
 	now  time.Time // by the server's clock: that of this process may be off, and what it would drop is lost
 }
 
-// maintenanceTimeout bounds one change of the table. DETACH CONCURRENTLY waits for transactions that use the table, without keeping
-// others waiting; cut short, it is finished by the next sweep.
+// maintenanceTimeout bounds one change of the table. DETACH CONCURRENTLY waits for transactions that use the table,
+// without keeping others waiting; cut short, it is finished by the next sweep.
 const maintenanceTimeout = 2 * time.Minute
 
-// holdSQL frees the lock of a janitor that is frozen: without the lock, two of them would get in each other's way, no more. It has no
-// parameters, so it closes what the statement before it left open: a portal, with a snapshot for which FINALIZE would wait.
+// holdSQL frees the lock of a janitor that is frozen: without the lock, two of them would get in each other's way, no
+// more. It has no parameters, so it closes what the statement before it left open: a portal, with a snapshot for which
+// FINALIZE would wait.
 const holdSQL = "set local idle_in_transaction_session_timeout = '10min'"
 
-// sweepPartitions holds the lock in a transaction of a connection of its own, because DETACH CONCURRENTLY cannot be in one.
+// sweepPartitions holds the lock in a transaction of a connection of its own, because DETACH CONCURRENTLY cannot be in
+// one.
 func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error {
 	if db.Stats().MaxOpenConnections == 1 {
 		return fmt.Errorf("janitor: %s: Partitions needs two connections, the pool has one: raise SetMaxOpenConns", t)
@@ -94,7 +96,8 @@ func (k *keeper) examine(ctx context.Context) error {
 	var columns int
 	var ordered bool
 	var milliseconds int64
-	if err := k.conn.QueryRowContext(ctx, partitionKeySQL, k.t.sql()).Scan(&oid, &strategy, &columns, &ordered, &milliseconds); err != nil {
+	if err := k.conn.QueryRowContext(ctx, partitionKeySQL, k.t.sql()).Scan(&oid, &strategy, &columns, &ordered,
+		&milliseconds); err != nil {
 		return explain(k.t, "look at the table", err)
 	}
 	if strategy != "r" || columns != 1 || !ordered {
@@ -142,7 +145,8 @@ func (k *keeper) finish(ctx context.Context) error {
 	}
 	for _, p := range list {
 		if p.pending {
-			if err := k.exec(ctx, "finish the detaching of "+p.name, fmt.Sprintf("alter table %s detach partition %s finalize", k.t.sql(), p.name)); err != nil {
+			if err := k.exec(ctx, "finish the detaching of "+p.name, fmt.Sprintf("alter table %s detach partition %s finalize",
+				k.t.sql(), p.name)); err != nil {
 				return err
 			}
 		}
@@ -162,8 +166,8 @@ func (k *keeper) finish(ctx context.Context) error {
 	}
 }
 
-// create attaches new partitions. Creating them as partitions would wait for all transactions that use the table, and keep others
-// waiting meanwhile.
+// create attaches new partitions. Creating them as partitions would wait for all transactions that use the table, and
+// keep others waiting meanwhile.
 func (k *keeper) create(ctx context.Context, list []partition) error {
 	var spans []span
 	for _, p := range list {
@@ -196,7 +200,8 @@ func (k *keeper) attach(ctx context.Context, name string, s span) error {
 	for _, text := range []string{
 		"select set_config('lock_timeout', '" + milliseconds(lockTimeout) + "', true)",
 		fmt.Sprintf("create table %s (like %s including all)", name, k.t.sql()),
-		fmt.Sprintf("alter table %s attach partition %s for values from ('%s') to ('%s')", k.t.sql(), name, floor(s.from), floor(s.to)),
+		fmt.Sprintf("alter table %s attach partition %s for values from ('%s') to ('%s')", k.t.sql(), name, floor(s.from),
+			floor(s.to)),
 	} {
 		if _, err := tx.ExecContext(ctx, text); err != nil {
 			return explain(k.t, "create the partition "+name, err)
@@ -247,10 +252,12 @@ func (k *keeper) drop(ctx context.Context, list []partition) error {
 
 // dropPartition marks the partition first, so that it is found again if this ends between two of the steps.
 func (k *keeper) dropPartition(ctx context.Context, p partition) error {
-	if err := k.exec(ctx, "mark the partition "+p.name, fmt.Sprintf("comment on table %s is '%s'", p.name, k.mark)); err != nil {
+	if err := k.exec(ctx, "mark the partition "+p.name, fmt.Sprintf("comment on table %s is '%s'", p.name,
+		k.mark)); err != nil {
 		return err
 	}
-	if err := k.exec(ctx, "detach the partition "+p.name, fmt.Sprintf("alter table %s detach partition %s concurrently", k.t.sql(), p.name)); err != nil {
+	if err := k.exec(ctx, "detach the partition "+p.name, fmt.Sprintf("alter table %s detach partition %s concurrently",
+		k.t.sql(), p.name)); err != nil {
 		return err
 	}
 	return k.dropTable(ctx, p.name)

@@ -23,7 +23,8 @@ import (
 // uuid7 is an id of that time.
 func uuid7(at time.Time, n int) string {
 	ms := at.UnixMilli()
-	b := []byte{byte(ms >> 40), byte(ms >> 32), byte(ms >> 24), byte(ms >> 16), byte(ms >> 8), byte(ms), 0x70, byte(n >> 8), 0x80, byte(n)}
+	b := []byte{byte(ms >> 40), byte(ms >> 32), byte(ms >> 24), byte(ms >> 16), byte(ms >> 8), byte(ms), 0x70,
+		byte(n >> 8), 0x80, byte(n)}
 	id := hex.EncodeToString(b) + "000000000000"
 	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
 }
@@ -59,7 +60,8 @@ func (db *database) partitions() []string {
 func (db *database) addPartition(name string, from time.Time) {
 	db.t.Helper()
 	bound := func(at time.Time) string { return uuid7(at, 0)[:13] + "-0000-0000-000000000000" }
-	db.run(fmt.Sprintf("create table %s partition of processed_event for values from ('%s') to ('%s')", name, bound(from), bound(from.Add(day))))
+	db.run(fmt.Sprintf("create table %s partition of processed_event for values from ('%s') to ('%s')", name, bound(from),
+		bound(from.Add(day))))
 }
 
 func today() time.Time { return time.Now().UTC().Truncate(day) }
@@ -100,7 +102,8 @@ func TestPartitionsAreCreatedAhead(t *testing.T) {
 	}
 }
 
-// Partitions that are wholly older are dropped, whoever made them; others stay, and what comes for the dropped ones is too old.
+// Partitions that are wholly older are dropped, whoever made them; others stay, and what comes for the dropped ones is
+// too old.
 func TestOldPartitionsAreDropped(t *testing.T) {
 	t.Parallel()
 	db := openRanges(t, "uuid")
@@ -203,7 +206,8 @@ func TestDefaultPartitionKeepsAllOthers(t *testing.T) {
 	db.run("create table rest partition of processed_event default; insert into processed_event (event_id, consumer_id, processed_at) values ('" + uuid7(time.Now().Add(-30*day), 1) + "', 'c', now() - interval '30 days')")
 	j := db.newJanitor(keepThree)
 	reports, err := j.Sweep(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "default partition") || !strings.Contains(err.Error(), ".rest") || len(reports[0].Dropped) != 0 {
+	if err == nil || !strings.Contains(err.Error(), "default partition") || !strings.Contains(err.Error(), ".rest") ||
+		len(reports[0].Dropped) != 0 {
 		t.Errorf("%+v, %v", reports, err)
 	}
 	if n := len(db.partitions()); len(reports[0].Created) < 8 || n != len(reports[0].Created)+2 {
@@ -249,7 +253,8 @@ func TestNobodyWaitsForADrop(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	store := pgxstore.New(db.Pool, nil)
-	if ran, err := store.Once(ctx, dedupstore.Key{Consumer: "c", Event: uuid7(time.Now(), 2)}, nothing); err != nil || !ran {
+	if ran, err := store.Once(ctx, dedupstore.Key{Consumer: "c", Event: uuid7(time.Now(), 2)}, nothing); err != nil ||
+		!ran {
 		t.Errorf("while it waits: %v, %v", ran, err)
 	}
 	if r := sweep(t, db.newJanitor(keepThree)); !r.Busy {
@@ -272,7 +277,8 @@ func TestHalfDroppedPartitionsAreFinished(t *testing.T) {
 		db.addPartition(fmt.Sprintf("mine_%d", daysAgo), today().Add(-time.Duration(daysAgo)*day))
 	}
 	db.addPartition("current", today())
-	mark := fmt.Sprintf("'einmal janitor: was a partition of %d, to be dropped'", value[uint32](db, "select 'processed_event'::regclass::oid"))
+	mark := fmt.Sprintf("'einmal janitor: was a partition of %d, to be dropped'",
+		value[uint32](db, "select 'processed_event'::regclass::oid"))
 	db.run("create table bystander (a int); comment on table bystander is 'einmal janitor: was a partition of 1, to be dropped'")
 	// killed after the first mark, after detaching the second, and in the midst of detaching the third
 	for _, text := range []string{
@@ -297,7 +303,8 @@ func TestHalfDroppedPartitionsAreFinished(t *testing.T) {
 	defer conn.Release()
 	detached := make(chan error, 1)
 	go func() {
-		_, err := conn.Exec(context.WithoutCancel(t.Context()), "alter table processed_event detach partition mine_7 concurrently")
+		_, err := conn.Exec(context.WithoutCancel(t.Context()),
+			"alter table processed_event detach partition mine_7 concurrently")
 		detached <- err
 	}()
 	pending := "select count(*) from pg_inherits where inhparent = 'processed_event'::regclass and inhdetachpending"
@@ -355,10 +362,12 @@ func TestPartitionsAreRefused(t *testing.T) {
 			t.Parallel()
 			db := openEmpty(t)
 			if name == "collation" && value[int](db, "select count(*) from pg_collation where collname = 'en_US'") == 0 {
-				create = strings.ReplaceAll(create, "en_US", value[string](db, "select collname from pg_collation where collname like 'en-%' limit 1"))
+				create = strings.ReplaceAll(create, "en_US",
+					value[string](db, "select collname from pg_collation where collname like 'en-%' limit 1"))
 			}
 			db.run(create)
-			if _, err := db.newJanitor(keepThree).Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "leave out Table.Partitions") {
+			if _, err := db.newJanitor(keepThree).Sweep(t.Context()); err == nil ||
+				!strings.Contains(err.Error(), "leave out Table.Partitions") {
 				t.Errorf("%v", err)
 			}
 		})
@@ -366,7 +375,8 @@ func TestPartitionsAreRefused(t *testing.T) {
 	db := openRanges(t, "uuid")
 	one := db.via(cached)
 	one.SetMaxOpenConns(1)
-	if _, err := newJanitor(t, one, schema.Postgres, keepThree).Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "raise SetMaxOpenConns") {
+	if _, err := newJanitor(t, one, schema.Postgres, keepThree).Sweep(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "raise SetMaxOpenConns") {
 		t.Errorf("a pool of one: %v", err)
 	}
 }

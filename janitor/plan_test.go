@@ -11,8 +11,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// However the planner sees the table, a batch reads the index from where it begins to where it ends: neither the whole table, nor a
-// sorted backlog.
+// However the planner sees the table, a batch reads the index from where it begins to where it ends: neither the whole
+// table, nor a sorted backlog.
 func TestABatchReadsTheIndexAlone(t *testing.T) {
 	t.Parallel()
 	db := stdlib.OpenDBFromPool(serverstest.Pool(t))
@@ -63,7 +63,8 @@ func TestABatchReadsTheIndexAlone(t *testing.T) {
 		}
 		_ = tx.Rollback()
 		text := strings.Join(plan, "\n")
-		if !strings.Contains(text, "Index Scan using processed_event_time") || !strings.Contains(text, "Tid Scan") || strings.Contains(text, "Seq Scan") || strings.Contains(text, "Sort") {
+		if !strings.Contains(text, "Index Scan using processed_event_time") || !strings.Contains(text, "Tid Scan") ||
+			strings.Contains(text, "Seq Scan") || strings.Contains(text, "Sort") {
 			t.Errorf("after %.40s:\n%s", state, text)
 		}
 	}

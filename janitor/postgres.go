@@ -10,16 +10,17 @@ import (
 // postgres is the dialect of PostgreSQL.
 type postgres struct{ size int }
 
-// Time-outs of a batch, in the server, so that a janitor that is frozen, or a server that is overloaded, holds up nobody for long.
+// Time-outs of a batch, in the server, so that a janitor that is frozen, or a server that is overloaded, holds up
+// nobody for long.
 const (
 	lockTimeout      = time.Second      // for the table: behind a migration that waits, consumers would wait as well
 	statementTimeout = 30 * time.Second // a batch takes milliseconds; behind this there is no index
 	idleTimeout      = 10 * time.Second // beside the pause
 )
 
-// lockSQL takes the table, and tells the type of its column, or of what a domain stands on. The form of a date is set so that the time of
-// the last row comes back as it went, behind any pooler. The index is to be used however empty the table seems to the planner: in the order of the index, one batch
-// begins where the last one ended.
+// lockSQL takes the table, and tells the type of its column, or of what a domain stands on. The form of a date is set
+// so that the time of the last row comes back as it went, behind any pooler. The index is to be used however empty the
+// table seems to the planner: in the order of the index, one batch begins where the last one ended.
 const lockSQL = `select to_regclass($1::text) is not null,
 coalesce((select format_type(coalesce(nullif(y.typbasetype, 0), y.oid), null) from pg_attribute a join pg_type y on y.oid = a.atttypid
 	where a.attrelid = to_regclass($1::text) and a.attname = $5::text and a.attnum > 0 and not a.attisdropped), ''),
@@ -28,8 +29,8 @@ set_config('lock_timeout', $2::text, true), set_config('statement_timeout', $3::
 set_config('idle_in_transaction_session_timeout', $4::text, true),
 set_config('DateStyle', 'ISO', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`
 
-// deleteSQL takes the table, the column, the condition, the column's type, and what the time is in that type. A ctid alone names a row
-// in each partition.
+// deleteSQL takes the table, the column, the condition, the column's type, and what the time is in that type. A ctid
+// alone names a row in each partition.
 const deleteSQL = `with old as materialized (
 	select tableoid as part, ctid as place, %[2]s as at from %[1]s
 	where %[2]s < %[5]s - $1::bigint * interval '1 microsecond' and %[2]s >= $2::text::%[4]s%[3]s
@@ -46,8 +47,8 @@ type timeType struct {
 
 // timeTypes has no type by which an age would be guessed: of a date, it is wrong by a day.
 //
-// A time without zone was written in the zone of some session. None is more than 16 hours off UTC, so a row that is kept for 16 hours
-// longer is never deleted too early, whatever the zones of those who write and delete are.
+// A time without zone was written in the zone of some session. None is more than 16 hours off UTC, so a row that is
+// kept for 16 hours longer is never deleted too early, whatever the zones of those who write and delete are.
 var timeTypes = []timeType{
 	{name: "timestamp with time zone", now: "now()"},
 	{name: "timestamp without time zone", now: "(now() at time zone 'UTC')", apart: 16 * time.Hour},
@@ -75,7 +76,8 @@ func (t *Table) delete(of timeType) string {
 }
 
 // batch implements dialect.
-func (p postgres) batch(ctx context.Context, conn *sql.Conn, t *Table, from string, pause func() error) (b batch, err error) {
+func (p postgres) batch(ctx context.Context, conn *sql.Conn, t *Table, from string, pause func() error) (b batch,
+	err error) {
 	tx, typ, locked, err := lockTable(ctx, conn, t)
 	if err != nil || !locked {
 		return batch{busy: !locked}, err
@@ -104,8 +106,8 @@ func (p postgres) batch(ctx context.Context, conn *sql.Conn, t *Table, from stri
 	return b, nil
 }
 
-// lockTable begins a transaction that holds the table's lock against other janitors. There is none without the lock. typ is the type of
-// the column of times, if there is one.
+// lockTable begins a transaction that holds the table's lock against other janitors. There is none without the lock.
+// typ is the type of the column of times, if there is one.
 func lockTable(ctx context.Context, conn *sql.Conn, t *Table) (tx *sql.Tx, typ string, locked bool, err error) {
 	tx, err = conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -114,7 +116,8 @@ func lockTable(ctx context.Context, conn *sql.Conn, t *Table) (tx *sql.Tx, typ s
 	var exists bool
 	var unused [6]string
 	idle := milliseconds(maxPause*3/2 + idleTimeout)
-	err = tx.QueryRowContext(ctx, lockSQL, t.sql(), milliseconds(lockTimeout), milliseconds(statementTimeout), idle, t.Column).
+	err = tx.QueryRowContext(ctx, lockSQL, t.sql(), milliseconds(lockTimeout), milliseconds(statementTimeout), idle,
+		t.Column).
 		Scan(&exists, &typ, &locked, &unused[0], &unused[1], &unused[2], &unused[3], &unused[4], &unused[5])
 	switch {
 	case err != nil:

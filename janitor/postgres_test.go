@@ -31,14 +31,16 @@ func TestSweepDeletesWhatIsOld(t *testing.T) {
 			if r.Deleted != 2500 || r.Batches != 3 || r.Busy || r.Err != nil || r.Table != "processed_event" || r.Duration <= 0 {
 				t.Errorf("%+v, want 2500 rows in 3 batches", r)
 			}
-			if old, margin, young := db.rows("old"), db.rows("in the margin"), db.rows("young"); old != 0 || margin != 100 || young != 100 {
+			if old, margin, young := db.rows("old"), db.rows("in the margin"), db.rows("young"); old != 0 || margin != 100 ||
+				young != 100 {
 				t.Errorf("%d old rows, %d in the margin, %d young ones are left", old, margin, young)
 			}
 			if r := sweep(t, j); r.Deleted != 0 || r.Batches != 0 {
 				t.Errorf("again: %+v", r)
 			}
 			status := j.Status()
-			if s := status.Tables[0]; status.Sweeping || s.Sweeps != 2 || s.Deleted != 2500 || s.Batches != 3 || s.Last.Deleted != 0 {
+			if s := status.Tables[0]; status.Sweeping || s.Sweeps != 2 || s.Deleted != 2500 || s.Batches != 3 ||
+				s.Last.Deleted != 0 {
 				t.Errorf("%+v", status)
 			}
 		})
@@ -67,7 +69,8 @@ func TestSweepSkipsWhatIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "update processed_event set duplicates = duplicates + 1 where event_id = 'held'"); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		"update processed_event set duplicates = duplicates + 1 where event_id = 'held'"); err != nil {
 		t.Fatal(err)
 	}
 	j := db.newJanitor(nil)
@@ -189,7 +192,8 @@ func TestSweepOfPartitionsByHash(t *testing.T) {
 		t.Fatalf("%d old rows, %d young ones, %d places in both", old, young, shared)
 	}
 	r := sweep(t, db.newJanitor(func(cfg *janitor.Config) { cfg.Batch = 50 }))
-	if left0, left1 := value[int64](db, "select count(*) from part0"), value[int64](db, "select count(*) from part1"); r.Deleted != old || left0 != 0 || left1 != young {
+	if left0, left1 := value[int64](db, "select count(*) from part0"),
+		value[int64](db, "select count(*) from part1"); r.Deleted != old || left0 != 0 || left1 != young {
 		t.Errorf("%+v: %d of %d old rows are left, and %d of %d young ones", r, left0, old, left1, young)
 	}
 }
@@ -209,7 +213,8 @@ func TestSweepOtherTables(t *testing.T) {
 	var seen []janitor.Report
 	j := db.newJanitor(func(cfg *janitor.Config) {
 		cfg.Tables = append(cfg.Tables, janitor.Table{
-			Schema: odd, Name: `out "box`, Column: "published At", Keep: time.Hour, Margin: time.Nanosecond, Where: "status = 'PUBLISHED' or status = 'SENT'",
+			Schema: odd, Name: `out "box`, Column: "published At", Keep: time.Hour, Margin: time.Nanosecond,
+			Where: "status = 'PUBLISHED' or status = 'SENT'",
 		})
 		cfg.OnSweep = func(r janitor.Report) { seen = append(seen, r) }
 	})
@@ -232,8 +237,12 @@ func TestRunGoesOnAfterFailures(t *testing.T) {
 		cfg.Tables = append(cfg.Tables, janitor.Table{Name: "other", Column: "at", Keep: day})
 	})
 	end := start(t, j.Run)
-	eventually(t, "the first sweep has failed", func() bool { return j.Status().Tables[0].Failures > 0 && j.Status().Tables[1].Deleted == 1 })
-	if err := j.Status().Tables[0].Last.Err; err == nil || !strings.Contains(err.Error(), "processed_event does not exist") {
+	eventually(t, "the first sweep has failed", func() bool {
+		return j.Status().Tables[0].Failures > 0 &&
+			j.Status().Tables[1].Deleted == 1
+	})
+	if err := j.Status().Tables[0].Last.Err; err == nil ||
+		!strings.Contains(err.Error(), "processed_event does not exist") {
 		t.Errorf("%v", err)
 	}
 	db.run(schema.Postgres.SQL(nil))
@@ -257,7 +266,8 @@ func TestRunEndsInTheMidst(t *testing.T) {
 		t.Errorf("Run returned %v", err)
 	}
 	s := j.Status()
-	if last := s.Tables[0].Last; s.Sweeping || last.Deleted != 10 || !last.Stopped || last.Err != nil || s.Tables[0].Failures != 0 {
+	if last := s.Tables[0].Last; s.Sweeping || last.Deleted != 10 || !last.Stopped || last.Err != nil ||
+		s.Tables[0].Failures != 0 {
 		t.Errorf("%+v", s)
 	}
 	if n := db.rows("old"); n != 40 {
@@ -317,7 +327,8 @@ func TestSweepBehindAPooler(t *testing.T) {
 func TestSweepExpiredKeys(t *testing.T) {
 	t.Parallel()
 	db := open(t)
-	for key, expires := range map[string]string{"expired": "now() - interval '4 hours'", "in the margin": "now() - interval '2 hours'", "valid": "now() + interval '1 day'"} {
+	for key, expires := range map[string]string{"expired": "now() - interval '4 hours'",
+		"in the margin": "now() - interval '2 hours'", "valid": "now() + interval '1 day'"} {
 		db.run(`insert into idempotency_key (scope, key, fingerprint, status_code, created_at, expires_at)
 			select '', $1 || g, '\x00', 200, now() - interval '9 days', `+expires+` from generate_series(1, 10) g`, key)
 	}

@@ -21,8 +21,8 @@ func (unreachable) Connect(context.Context) (sqldriver.Conn, error) {
 }
 func (unreachable) Driver() sqldriver.Driver { return nil }
 
-// A sweep that failed is repeated after 1 s, 2 s, 4 s and so on, give or take a half, whatever the interval is: neither at once, nor in
-// an hour.
+// A sweep that failed is repeated after 1 s, 2 s, 4 s and so on, give or take a half, whatever the interval is: neither
+// at once, nor in an hour.
 func TestFailedSweepsAreRepeated(t *testing.T) {
 	t.Parallel()
 	for _, interval := range []time.Duration{time.Millisecond, time.Hour} {

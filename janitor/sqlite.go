@@ -12,15 +12,17 @@ import (
 // sqlite is the dialect of SQLite.
 type sqlite struct{ size int }
 
-// oldSQL takes the columns to select, the table, the column of times, and the condition. The first comparison, of texts, uses the
-// index. It takes a few times for older than they are, those of datetime('now') for example, whose blank is less than the T of the
-// other form: the second one compares the times, and knows no time where there is only a date, or a number.
+// oldSQL takes the columns to select, the table, the column of times, and the condition. The first comparison, of
+// texts, uses the index. It takes a few times for older than they are, those of datetime('now') for example, whose
+// blank is less than the T of the other form: the second one compares the times, and knows no time where there is only
+// a date, or a number.
 const oldSQL = `select %[1]s from %[2]s where %[3]s < strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', 'now', ?1) and %[3]s >= ?2
 and %[3]s glob '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*' and julianday(%[3]s) < julianday('now', ?1)%[4]s
 order by %[3]s limit ?3`
 
 // batch implements dialect. It is one statement, which rolls back by itself if it fails.
-func (s sqlite) batch(ctx context.Context, conn *sql.Conn, t *Table, from string, pause func() error) (b batch, err error) {
+func (s sqlite) batch(ctx context.Context, conn *sql.Conn, t *Table, from string, pause func() error) (b batch,
+	err error) {
 	if err := pause(); err != nil {
 		return b, err
 	}
@@ -62,7 +64,8 @@ func (s sqlite) batch(ctx context.Context, conn *sql.Conn, t *Table, from string
 // columnsSQL lists a table's columns. Those of the primary key name a row in a table without rowid.
 const columnsSQL = `select name, pk, coalesce(dflt_value, '') from pragma_table_xinfo(?1) order by pk`
 
-// columnsOf returns the columns that name a row, as they stand in SQL, and the default of the column of times, likewise.
+// columnsOf returns the columns that name a row, as they stand in SQL, and the default of the column of times,
+// likewise.
 func columnsOf(ctx context.Context, conn *sql.Conn, t *Table) (key, standard string, err error) {
 	rows, err := conn.QueryContext(ctx, columnsSQL, t.Name)
 	if err != nil {

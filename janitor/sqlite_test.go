@@ -62,7 +62,8 @@ func TestSweepSQLite(t *testing.T) {
 	if r := sweep(t, j); r.Deleted != 250 || r.Batches != 3 || r.Busy {
 		t.Errorf("%+v", r)
 	}
-	if old, left := count(t, db, "select count(*) from processed_event where consumer_id = 'old'"), count(t, db, "select count(*) from processed_event"); old != 0 || left != 20 {
+	if old, left := count(t, db, "select count(*) from processed_event where consumer_id = 'old'"),
+		count(t, db, "select count(*) from processed_event"); old != 0 || left != 20 {
 		t.Errorf("%d old rows are left, %d in all", old, left)
 	}
 	if r := sweep(t, j); r.Deleted != 0 {
@@ -120,10 +121,11 @@ func TestSweepSQLiteBesideConsumers(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				for range 2 {
-					_, err := store.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: fmt.Sprint(worker, "/", i)}, func(ctx context.Context, tx *sql.Tx) error {
-						_, err := tx.ExecContext(ctx, "insert into effect values ('x')")
-						return err
-					})
+					_, err := store.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: fmt.Sprint(worker, "/", i)},
+						func(ctx context.Context, tx *sql.Tx) error {
+							_, err := tx.ExecContext(ctx, "insert into effect values ('x')")
+							return err
+						})
 					if err != nil {
 						t.Error(err)
 					}
@@ -136,7 +138,8 @@ func TestSweepSQLiteBesideConsumers(t *testing.T) {
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	if effects, failures := count(t, db, "select count(*) from effect"), j.Status().Tables[0].Failures; effects != 200 || failures != 0 {
+	if effects, failures := count(t, db, "select count(*) from effect"), j.Status().Tables[0].Failures; effects != 200 ||
+		failures != 0 {
 		t.Errorf("%d effects of 200 events, %d sweeps failed", effects, failures)
 	}
 }

@@ -1,8 +1,8 @@
 // Package offsets turns messages that finish in any order into the one offset of a partition that may be committed.
 //
-// Committing an offset tells Kafka that everything below it is done. Where messages are handled side by side, the offset
-// that may be committed is therefore the end of the contiguous prefix of finished messages, counted in the offsets that
-// were delivered: compaction and transactions leave gaps that nobody will ever finish.
+// Committing an offset tells Kafka that everything below it is done. Where messages are handled side by side, the
+// offset that may be committed is therefore the end of the contiguous prefix of finished messages, counted in the
+// offsets that were delivered: compaction and transactions leave gaps that nobody will ever finish.
 //
 // The package does no input or output and imports the standard library only.
 package offsets

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/einmal-go/einmal/internal/fuzztest"
 )
 
 // model is the obvious tracker: it remembers everything and computes everything anew.
@@ -155,7 +157,7 @@ func FuzzTracker(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 1})
 	f.Add([]byte{0, 0, 5, 0, 0, 5, 1, 0, 5, 1, 0, 0, 2, 0, 0})
 	f.Fuzz(func(t *testing.T, calls []byte) {
-		p, newest := newPair(), int64(0)
+		p, newest, all, size := newPair(), int64(0), calls, len(calls)
 		for ; len(calls) >= 3; calls = calls[3:] {
 			by := int64(binary.BigEndian.Uint16(calls[1:]))
 			switch calls[0] % 3 {
@@ -169,5 +171,24 @@ func FuzzTracker(f *testing.F) {
 			}
 			p.compare(t)
 		}
+		fuzztest.Bounded(t, size, 1<<20, func() { replay(all) })
 	})
+}
+
+// replay makes the same calls on a tracker alone, without the model, which takes more time and memory than it.
+func replay(calls []byte) {
+	var tracker Tracker
+	for newest := int64(0); len(calls) >= 3; calls = calls[3:] {
+		by := int64(binary.BigEndian.Uint16(calls[1:]))
+		switch calls[0] % 3 {
+		case 0:
+			newest += by
+			_ = tracker.Deliver(newest) // what it says was compared
+		case 1:
+			_ = tracker.Done(newest - by)
+		case 2:
+			_ = tracker.Deliver(newest - by)
+		}
+		tracker.Committable()
+	}
 }

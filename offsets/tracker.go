@@ -22,10 +22,10 @@ var (
 
 // Tracker follows the messages of one partition from their delivery to their end. The zero value is ready to use.
 //
-// Deliver takes constant time, Done time logarithmic in the number of open messages, both amortized. So does memory, at most
-// 80 bytes, grow with the number of open messages alone: what has finished behind an open message is kept as a number of that
-// message, so a message that stays open for ever costs nothing for what passes it. Memory shrinks again some time after the
-// number has; in a steady state nothing is allocated.
+// Deliver takes constant time, Done time logarithmic in the number of open messages, both amortized. So does memory, at
+// most 80 bytes, grow with the number of open messages alone: what has finished behind an open message is kept as a
+// number of that message, so a message that stays open for ever costs nothing for what passes it. Memory shrinks again
+// some time after the number has; in a steady state nothing is allocated.
 //
 // A Tracker is not safe for concurrent use. After an error it is as it was before the call.
 type Tracker struct {
@@ -56,7 +56,8 @@ func (t *Tracker) Deliver(offset int64) error {
 func (t *Tracker) Done(offset int64) error {
 	i := t.find(offset)
 	if i == t.window.len || t.window.at(i).offset != offset || t.window.at(i).done {
-		return fmt.Errorf("%w: %d is done, but it is not open: it was never delivered, or was done before", ErrUnknownOffset, offset)
+		return fmt.Errorf("%w: %d is done, but it is not open: it was never delivered, or was done before", ErrUnknownOffset,
+			offset)
 	}
 	t.window.at(i).done = true
 	t.open--
@@ -79,12 +80,12 @@ func (t *Tracker) find(offset int64) int {
 	return sort.Search(t.window.len, func(i int) bool { return t.window.at(i).offset >= offset })
 }
 
-// Committable returns the offset to commit: the one behind the last message of the finished prefix. ok is false until the
-// first delivered message is done. The offset never goes back.
+// Committable returns the offset to commit: the one behind the last message of the finished prefix. ok is false until
+// the first delivered message is done. The offset never goes back.
 func (t *Tracker) Committable() (offset int64, ok bool) { return t.commit, t.commit > 0 }
 
-// Ahead returns how many messages were delivered from the oldest open one on, finished ones included: what is delivered again
-// if the partition is lost now. It is 0 if nothing is open.
+// Ahead returns how many messages were delivered from the oldest open one on, finished ones included: what is delivered
+// again if the partition is lost now. It is 0 if nothing is open.
 func (t *Tracker) Ahead() int { return t.ahead }
 
 // InFlight returns how many messages were delivered and are not done.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"unsafe"
 )
 
 func TestErrors(t *testing.T) {
@@ -65,6 +66,18 @@ func TestStuckMessageCostsNoMemory(t *testing.T) {
 	must(t, tr.Done(0))
 	if offset, _ := tr.Committable(); offset != behind || tr.Ahead() != 0 {
 		t.Errorf("Committable() = %d with %d ahead, want %d", offset, tr.Ahead(), behind)
+	}
+}
+
+// An open message costs at most 80 bytes, however many there are.
+func TestWhatAnOpenMessageCosts(t *testing.T) {
+	t.Parallel()
+	var tr Tracker
+	for n := range int64(100_000) {
+		must(t, tr.Deliver(n))
+		if cost := uintptr(len(tr.window.slots)) * unsafe.Sizeof(entry{}) / uintptr(n+1); n >= minRing && cost > 80 {
+			t.Fatalf("%d open messages cost %d bytes each", n+1, cost)
+		}
 	}
 }
 

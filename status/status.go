@@ -13,8 +13,9 @@ import (
 	"github.com/einmal-go/einmal/internal/safelog"
 )
 
-// Section tells one part of the status. The value is put into JSON by encoding/json; if it is a Problemer, that is asked too. It must be
-// safe for concurrent use, and return soon after ctx is done. Its value must hold no payload, key or secret.
+// Section tells one part of the status. The value is put into JSON by encoding/json; if it is a Problemer, that is
+// asked too. It must be safe for concurrent use, and return soon after ctx is done. Its value must hold no payload, key
+// or secret.
 type Section func(ctx context.Context) (any, error)
 
 // Sections are the parts of a status by name.
@@ -28,8 +29,8 @@ type Problemer interface {
 
 // Config is what can be chosen about Handler. Nil means all defaults.
 type Config struct {
-	// Timeout is how long all sections may take, side by side. A section that is not ready by then is an error in the answer. Defaults
-	// to 5 s.
+	// Timeout is how long all sections may take, side by side. A section that is not ready by then is an error in the
+	// answer. Defaults to 5 s.
 	Timeout time.Duration
 
 	// Logger is told when an answer cannot be sent. Defaults to slog.Default().
@@ -38,7 +39,8 @@ type Config struct {
 
 const defaultTimeout = 5 * time.Second
 
-// Format is the number of the JSON's format. It changes when a field changes its meaning or goes, not when one is added.
+// Format is the number of the JSON's format. It changes when a field changes its meaning or goes, not when one is
+// added.
 const Format = 1
 
 // Report is what Handler serves.
@@ -59,12 +61,12 @@ type Answer struct {
 // Healthy is whether the section has answered, and knows of no problem.
 func (a Answer) Healthy() bool { return a.Error == "" && a.Problem == "" }
 
-// Handler serves a Report of the sections. All are asked at each request, side by side. One that fails, panics, takes too long, or whose
-// value has no JSON says so in its Answer, and takes nothing from the others; one that has still not returned is not called again
-// meanwhile.
+// Handler serves a Report of the sections. All are asked at each request, side by side. One that fails, panics, takes
+// too long, or whose value has no JSON says so in its Answer, and takes nothing from the others; one that has still not
+// returned is not called again meanwhile.
 //
-// The status code is 200 whenever there is a Report, healthy or not: this is no probe. It answers GET and HEAD, others with 405.
-// Sections and cfg must not be changed afterwards.
+// The status code is 200 whenever there is a Report, healthy or not: this is no probe. It answers GET and HEAD, others
+// with 405. Sections and cfg must not be changed afterwards.
 func Handler(sections Sections, cfg *Config) http.Handler {
 	h := &handler{timeout: defaultTimeout}
 	if cfg != nil {

@@ -46,10 +46,12 @@ func TestSections(t *testing.T) {
 		"consumer": func(context.Context) (any, error) { return part{N: 1}, nil },
 		"own":      func(context.Context) (any, error) { return map[string]int{"x": 2}, nil },
 	}, nil))
-	if !r.Healthy || r.Format != status.Format || len(r.Sections) != 2 || r.Time.Before(before.Add(-time.Second)) || r.Time.Location() != time.UTC {
+	if !r.Healthy || r.Format != status.Format || len(r.Sections) != 2 || r.Time.Before(before.Add(-time.Second)) ||
+		r.Time.Location() != time.UTC {
 		t.Errorf("%+v", r)
 	}
-	if got := string(compact(t, r.Sections["consumer"].Value)) + string(compact(t, r.Sections["own"].Value)); got != `{"n":1}{"x":2}` {
+	if got := string(compact(t, r.Sections["consumer"].Value)) + string(compact(t,
+		r.Sections["own"].Value)); got != `{"n":1}{"x":2}` {
 		t.Error(got)
 	}
 }

@@ -1,5 +1,6 @@
-// Package consumermetrics measures a Consumer by its Status: lag, what is held, parked or paused, how far the frontier is behind, and
-// what has happened to its partitions. What becomes of messages is measured by middleware.Metrics. docs/metrics.md lists the instruments.
+// Package consumermetrics measures a Consumer by its Status: lag, what is held, parked or paused, how far the frontier
+// is behind, and what has happened to its partitions. What becomes of messages is measured by middleware.Metrics.
+// docs/metrics.md lists the instruments.
 package consumermetrics
 
 import (
@@ -19,16 +20,17 @@ type Config struct {
 	// MeterProvider makes the instruments. Defaults to otel.GetMeterProvider(), which may be set later.
 	MeterProvider metric.MeterProvider
 
-	// PerPartition gives what is known of each partition the attribute messaging.destination.partition.id. Defaults to false: the
-	// partitions of a topic are added up (of ages and of the frontier's gap, the largest is taken), so that the number of time
-	// series does not grow with them. Status tells the partition.
+	// PerPartition gives what is known of each partition the attribute messaging.destination.partition.id. Defaults to
+	// false: the partitions of a topic are added up (of ages and of the frontier's gap, the largest is taken), so that the
+	// number of time series does not grow with them. Status tells the partition.
 	PerPartition bool
 }
 
 const scope = "github.com/einmal-go/einmal/consumer/consumermetrics"
 
-// Register has c's Status read with each collection of the MeterProvider, once for all instruments, and returns a function that ends it.
-// Consumers of several groups may be registered; those of one group are not told apart in one process.
+// Register has c's Status read with each collection of the MeterProvider, once for all instruments, and returns a
+// function that ends it. Consumers of several groups may be registered; those of one group are not told apart in one
+// process.
 func Register(c *consumer.Consumer, cfg *Config) (stop func() error, err error) {
 	if cfg == nil {
 		cfg = &Config{}

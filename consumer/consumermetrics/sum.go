@@ -41,6 +41,9 @@ func (s *sum) add(p *consumer.PartitionStatus, now time.Time) {
 	s.inFlight += int64(p.Running)
 	s.parked += int64(p.Parked)
 	s.gap = max(s.gap, int64(p.Ahead))
+	if p.UserPause != nil {
+		return // its messages are not late: they are to wait
+	}
 	if p.Oldest >= 0 {
 		s.oldest = max(s.oldest, now.Sub(p.OldestSince))
 	}

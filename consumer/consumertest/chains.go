@@ -9,8 +9,9 @@ import (
 
 // Config is what can be chosen about deliveries. Nil means all defaults.
 type Config struct {
-	// Attempts ends a delivery that has not succeeded after so many attempts. The runner knows no such end: with KeepTrying,
-	// and for a handler that answers with RetryAfter, it goes on for ever. Defaults to 20, more than most Retry links allow.
+	// Attempts ends a delivery that has not succeeded after so many attempts. The runner knows no such end: with
+	// KeepTrying, and for a handler that answers with RetryAfter, it goes on for ever. Defaults to 20, more than most
+	// Retry links allow.
 	Attempts int
 }
 
@@ -23,8 +24,9 @@ type Chains struct {
 	attempts int
 }
 
-// New composes and checks the chains of cfg, the configuration with which the service calls consumer.Run. It ends the test if Run
-// would refuse it: because of New's checks, or because a link's Check fails. Brokers and Group may be left empty.
+// New composes and checks the chains of cfg, the configuration with which the service calls consumer.Run. It ends the
+// test if Run would refuse it: because of New's checks, or because a link's Check fails. Brokers and Group may be left
+// empty.
 func New(t testing.TB, cfg consumer.Config, c *Config) *Chains {
 	t.Helper()
 	if len(cfg.Brokers) == 0 {
@@ -59,9 +61,9 @@ func Run(t testing.TB, topic consumer.Topic, msg *consumer.Message) *Outcome {
 	return chains.Deliver(t.Context(), msg)
 }
 
-// Deliver hands msg to the chain of msg.Topic, attempt after attempt without a pause, until it has taken effect, the topic's
-// OnFailure stops it, ctx is done, or the limit of Config.Attempts is reached. Each call is a delivery of its own, which counts its
-// attempts from 1. The facts that the runner knows are filled in, except TopicID.
+// Deliver hands msg to the chain of msg.Topic, attempt after attempt without a pause, until it has taken effect, the
+// topic's OnFailure stops it, ctx is done, or the limit of Config.Attempts is reached. Each call is a delivery of its
+// own, which counts its attempts from 1. The facts that the runner knows are filled in, except TopicID.
 //
 // A ctx that is done while the chain runs is what it sees when the time to drain is over. Deliver ends the test if the
 // configuration has no such topic, and fails it if the chain wrote to the message's key, value or headers.
@@ -79,7 +81,8 @@ func (c *Chains) Deliver(ctx context.Context, msg *consumer.Message) *Outcome {
 		out.add(ctx, a, c.attempts)
 	}
 	if what := before.difference(msg); what != "" {
-		c.t.Errorf("the chain wrote to the %s of the message: they belong to the fetched batch, copy what must be changed", what)
+		c.t.Errorf("the chain wrote to the %s of the message: they belong to the fetched batch, copy what must be changed",
+			what)
 	}
 	return out
 }

@@ -31,7 +31,8 @@ func TestFactsOfEachAttempt(t *testing.T) {
 		msg.Headers = nil
 		return err
 	})
-	chains := consumertest.New(t, consumer.Config{Group: "billing", Topics: map[string]consumer.Topic{"orders": {Handler: spoils}}}, nil)
+	chains := consumertest.New(t, consumer.Config{Group: "billing",
+		Topics: map[string]consumer.Topic{"orders": {Handler: spoils}}}, nil)
 	began := time.Now()
 	out := chains.Deliver(t.Context(), message())
 	if out.Err != nil || out.End != consumertest.Done || len(out.Attempts) != 3 || !out.Result.Dead {
@@ -60,7 +61,10 @@ func TestFactsThatTheTopicChooses(t *testing.T) {
 	t.Parallel()
 	noID := errors.New("no id")
 	h := &script{errs: []error{nil}}
-	topic := consumer.Topic{Handler: h, Consumer: "charges", EventID: func(*consumer.Message) (string, error) { return "", noID }}
+	topic := consumer.Topic{Handler: h, Consumer: "charges", EventID: func(*consumer.Message) (string, error) {
+		return "",
+			noID
+	}}
 	if out := consumertest.Run(t, topic, message()); out.Err != nil {
 		t.Fatal(out)
 	}
@@ -72,7 +76,8 @@ func TestFactsThatTheTopicChooses(t *testing.T) {
 func TestDelaysAreNotedAndNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	h := &script{errs: []error{consumer.RetryAfter(time.Hour, errStock), consumer.RetryAfter(-1, errStock), errStock}}
-	chains := consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"orders": {Handler: h}}}, &consumertest.Config{Attempts: 10})
+	chains := consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"orders": {Handler: h}}},
+		&consumertest.Config{Attempts: 10})
 	began := time.Now()
 	out := chains.Deliver(t.Context(), message())
 	if out.End != consumertest.Limit || !errors.Is(out.Err, errStock) {
@@ -82,7 +87,8 @@ func TestDelaysAreNotedAndNotWaitedFor(t *testing.T) {
 	for _, a := range out.Attempts {
 		got = append(got, a.Delay)
 	}
-	want := []time.Duration{time.Hour, 10 * time.Millisecond, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute, time.Minute, time.Minute}
+	want := []time.Duration{time.Hour, 10 * time.Millisecond, 4 * time.Second, 8 * time.Second, 16 * time.Second,
+		32 * time.Second, time.Minute, time.Minute, time.Minute, time.Minute}
 	if !slices.Equal(got, want) {
 		t.Errorf("delays %v, want %v", got, want)
 	}
@@ -106,7 +112,8 @@ func TestStop(t *testing.T) {
 func TestNothingStopsAtTheDefaultLimit(t *testing.T) {
 	t.Parallel()
 	out := consumertest.Run(t, consumer.Topic{Handler: &script{errs: []error{consumer.Permanent(errStock)}}}, message())
-	if out.End != consumertest.Limit || len(out.Attempts) != 20 || !strings.HasSuffix(out.String(), "\nattempt 20: no stock; the runner would try again after 1m0s") {
+	if out.End != consumertest.Limit || len(out.Attempts) != 20 ||
+		!strings.HasSuffix(out.String(), "\nattempt 20: no stock; the runner would try again after 1m0s") {
 		t.Errorf("%v", out)
 	}
 }
@@ -135,7 +142,8 @@ func TestPanicsAreContained(t *testing.T) {
 		}
 		out := consumertest.Run(t, topic, message())
 		var p *consumer.Panic
-		if out.End != consumertest.Done || len(out.Attempts) != 2 || !errors.As(out.Attempts[0].Err, &p) || p.Value != test.want {
+		if out.End != consumertest.Done || len(out.Attempts) != 2 || !errors.As(out.Attempts[0].Err, &p) ||
+			p.Value != test.want {
 			t.Errorf("%s: %v", name, out)
 		}
 	}
@@ -150,7 +158,8 @@ func TestPanicInEventID(t *testing.T) {
 		EventID: func(*consumer.Message) (string, error) { panic(errStock) },
 	}, message())
 	var p *consumer.Panic
-	if out.End != consumertest.Done || len(out.Attempts) != 1 || !errors.Is(id, consumer.ErrNoEventID) || !errors.As(id, &p) || p.Value != any(errStock) {
+	if out.End != consumertest.Done || len(out.Attempts) != 1 || !errors.Is(id, consumer.ErrNoEventID) ||
+		!errors.As(id, &p) || p.Value != any(errStock) {
 		t.Errorf("%v, EventIDErr %v", out, id)
 	}
 }
@@ -168,7 +177,8 @@ func TestCancelled(t *testing.T) {
 			cancel()
 			return answer(ctx.Err())
 		})
-		chains := consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"orders": {Handler: h, OnFailure: consumer.Stop}}}, nil)
+		chains := consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"orders": {Handler: h,
+			OnFailure: consumer.Stop}}}, nil)
 		out := chains.Deliver(ctx, message())
 		want := consumertest.Cancelled
 		if answer(errStock) == nil {
@@ -195,7 +205,8 @@ func TestEachDeliveryBeginsAnew(t *testing.T) {
 	}
 	again := *h.msgs[0]
 	again.Result.Dead = true
-	if out := chains.Deliver(t.Context(), &again); out.Err != nil || h.seen[3].Result.Dead || h.seen[3].Attempt != 1 || h.seen[3].LastError != nil {
+	if out := chains.Deliver(t.Context(), &again); out.Err != nil || h.seen[3].Result.Dead || h.seen[3].Attempt != 1 ||
+		h.seen[3].LastError != nil {
 		t.Errorf("a message of an attempt, delivered again: %v, %+v", out, h.seen[3])
 	}
 	if msg.Group != "" || msg.Attempt != 0 || msg.EventID != "" {

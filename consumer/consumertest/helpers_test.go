@@ -60,7 +60,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 }
 func (r *recorder) FailNow() { r.say("FailNow"); runtime.Goexit() }
 
-// script is a handler whose attempts return these errors, the last one again and again. It keeps the messages that it saw.
+// script is a handler whose attempts return these errors, the last one again and again. It keeps the messages that it
+// saw.
 type script struct {
 	errs []error
 	mu   sync.Mutex

@@ -8,8 +8,9 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 )
 
-// Message returns a message with its event's id in the default header, consumer.DefaultEventIDHeader, followed by headers, and a
-// Timestamp of now. Everything else can be set in what it returns. An empty eventID leaves the header out.
+// Message returns a message with its event's id in the default header, consumer.DefaultEventIDHeader, followed by
+// headers, and a Timestamp of now. Everything else can be set in what it returns. An empty eventID leaves the header
+// out.
 func Message(topic, eventID string, value []byte, headers ...consumer.Header) *consumer.Message {
 	msg := &consumer.Message{Topic: topic, Value: value, Timestamp: time.Now()}
 	if eventID != "" {

@@ -34,9 +34,11 @@ func TestRefusals(t *testing.T) {
 		want  string
 	}{
 		"no handler": {consumer.Topic{}, message(), "Handler is missing"},
-		"order": {consumer.Topic{Handler: ok, Middleware: []consumer.Middleware{linkOf(consumer.LinkRecover, nil), linkOf(consumer.LinkRetry, nil)}},
+		"order": {consumer.Topic{Handler: ok, Middleware: []consumer.Middleware{linkOf(consumer.LinkRecover, nil),
+			linkOf(consumer.LinkRetry, nil)}},
 			message(), "Retry stands inside Recover"},
-		"check": {consumer.Topic{Handler: ok, Middleware: []consumer.Middleware{linkOf(consumer.LinkRetry, errors.New("table processed_event is missing"))}},
+		"check": {consumer.Topic{Handler: ok,
+			Middleware: []consumer.Middleware{linkOf(consumer.LinkRetry, errors.New("table processed_event is missing"))}},
 			message(), "table processed_event is missing"},
 	} {
 		r := record(t, func(t testing.TB) { consumertest.Run(t, test.topic, test.msg) })
@@ -82,7 +84,10 @@ func TestWritesToTheBatchAreFound(t *testing.T) {
 		"bytes of the value": func(m *consumer.Message) { m.Value[0] = 'X' },
 		"bytes of the key":   func(m *consumer.Message) { m.Key[0] = 'X' },
 		"headers":            func(m *consumer.Message) { m.Headers[1].Value[0] = 'X' },
-		"":                   func(m *consumer.Message) { _, m.Headers[0], m.Value = append(m.Value, 'X'), consumer.Header{}, nil },
+		"": func(m *consumer.Message) {
+			_, m.Headers[0], m.Value = append(m.Value, 'X'), consumer.Header{},
+				nil
+		},
 	} {
 		r := record(t, func(t testing.TB) {
 			msg := message()

@@ -66,7 +66,8 @@ func (s *story) Handle(ctx context.Context, msg *consumer.Message) error {
 	}
 	from, _ := consumer.MessageFrom(ctx)
 	fmt.Fprintf(s, "%s[%d]@%d %q %q %v, %s, %s, %q %v, attempt %d, same start %v, after %T %v, %+v, own message %v\n",
-		msg.Topic, msg.Partition, msg.Offset, msg.Key, msg.Value, msg.Headers, msg.Group, msg.Consumer, msg.EventID, msg.EventIDErr,
+		msg.Topic, msg.Partition, msg.Offset, msg.Key, msg.Value, msg.Headers, msg.Group, msg.Consumer, msg.EventID,
+		msg.EventIDErr,
 		msg.Attempt, msg.FirstAttempt.Equal(s.first), msg.LastError, msg.LastError, msg.Result, from == msg)
 	msg.Result.Duplicate, msg.EventID, msg.Attempt = true, "spoilt", 99
 	switch s.attempts {

@@ -18,7 +18,8 @@ type Config struct {
 
 const scope = "github.com/einmal-go/einmal/janitor/janitormetrics"
 
-// Register has j's Status read with each collection of the MeterProvider, once for all instruments, and returns a function that ends it.
+// Register has j's Status read with each collection of the MeterProvider, once for all instruments, and returns a
+// function that ends it.
 func Register(j *janitor.Janitor, cfg *Config) (stop func() error, err error) {
 	if cfg == nil {
 		cfg = &Config{}
