@@ -14,19 +14,20 @@ import (
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/nils"
+	"github.com/einmal-go/einmal/internal/topicname"
 	"github.com/einmal-go/einmal/outbox"
 )
 
 // DeadLettersConfig is what can be chosen about DeadLetters. Nil means all defaults.
 type DeadLettersConfig struct {
-	// LeaveOut sends a message that is larger than the events' writer takes (outbox.WriterConfig.MaxBytes, 1,000,000 bytes by default)
-	// without its value and headers, and its key if that is too large: where it stands is in the headers below. By default it stays, is tried again, and holds up
-	// what is ordered behind it, until MaxBytes is raised.
+	// LeaveOut sends a message that is larger than the events' writer takes (outbox.WriterConfig.MaxBytes, 1,000,000 bytes
+	// by default) without its value and headers, and its key if that is too large: where it stands is in the headers
+	// below. By default it stays, is tried again, and holds up what is ordered behind it, until MaxBytes is raised.
 	LeaveOut bool
 }
 
-// The headers that a dead letter has beside those of its message, behind them, so that they win. All are text; those that are not
-// known are left out.
+// The headers that a dead letter has beside those of its message, behind them, so that they win. All are text; those
+// that are not known are left out.
 const (
 	DeadConsumerHeader     = "einmal-dead-consumer"      // with DeadEventHeader, the key of the record in processed_event
 	DeadEventHeader        = "einmal-dead-event"         // the event's id, or the place of a message without one
@@ -45,28 +46,31 @@ const (
 	DeadTraceIDHeader      = "einmal-dead-trace-id"      // of the last attempt
 	DeadSizeHeader         = "einmal-dead-size"          // bytes of key, value and headers, where they were left out
 
-	// DeadEventIDHeader has the value of the message's header event-id: a dead letter is an event of its own, with its own id.
+	// DeadEventIDHeader has the value of the message's header event-id: a dead letter is an event of its own, with its own
+	// id.
 	DeadEventIDHeader = "einmal-dead-event-id"
 
 	deadPrefix = "einmal-dead-"
 
-	// DeadHeadersHeader has all headers of a message, as deadletter.EncodeHeaders writes them, if they cannot stand in an event as
-	// they are: there are too many, or one has no name, or a name that is no text.
+	// DeadHeadersHeader has all headers of a message, as deadletter.EncodeHeaders writes them, if they cannot stand in an
+	// event as they are: there are too many, or one has no name, or a name that is no text.
 	DeadHeadersHeader = "einmal-dead-headers"
 )
 
-// DeadLetters returns a writer for middleware.DeadLetter that writes dead letters as events of the outbox, for topic, in the
-// transaction of the record: when it is committed a relay sends the dead letter, at least once, always with the same id in the header
-// event-id. The id is a new one: an event that dies a second time, after it was repaired, is another dead letter.
+// DeadLetters returns a writer for middleware.DeadLetter that writes dead letters as events of the outbox, for topic,
+// in the transaction of the record: when it is committed a relay sends the dead letter, at least once, always with the
+// same id in the header event-id. The id is a new one: an event that dies a second time, after it was repaired, is
+// another dead letter.
 //
-// Key, value and headers are the message's, byte by byte, except for its header event-id, which becomes DeadEventIDHeader; the Dead…
-// headers say why it is there. Headers of the message that begin with einmal-dead-, from an earlier death perhaps, are left out, and so are
-// those that begin with einmal-retry-, unless it comes from a retry topic of RetryTopics. There must be no consumer on topic that writes its dead letters to topic; where that is seen, the message
-// stays, and the error says so.
+// Key, value and headers are the message's, byte by byte, except for its header event-id, which becomes
+// DeadEventIDHeader; the Dead… headers say why it is there. Headers of the message that begin with einmal-dead-, from
+// an earlier death perhaps, are left out, and so are those that begin with einmal-retry-, unless it comes from a retry
+// topic of RetryTopics. There must be no consumer on topic that writes its dead letters to topic; where that is seen,
+// the message stays, and the error says so.
 //
-// events must belong to the store that DeadLetter has. The tables are the component schema.Outbox; that they are missing is reported by Run at
-// its start, if the store is a dedupstore.Transactor. Where it is noticed later, the message stays where it is. In a deadletter.WriterFunc that
-// calls it the writer is not asked at the start.
+// events must belong to the store that DeadLetter has. The tables are the component schema.Outbox; that they are
+// missing is reported by Run at its start, if the store is a dedupstore.Transactor. Where it is noticed later, the
+// message stays where it is. In a deadletter.WriterFunc that calls it the writer is not asked at the start.
 func DeadLetters[Tx any](events Events[Tx], topic string, cfg *DeadLettersConfig) deadletter.Writer[Tx] {
 	d := &deadLetters[Tx]{events: events, topic: topic}
 	if cfg != nil {
@@ -76,7 +80,7 @@ func DeadLetters[Tx any](events Events[Tx], topic string, cfg *DeadLettersConfig
 	if nils.Is(events) {
 		errs = append(errs, errors.New("forward.DeadLetters: the writer of events is nil: pass pgxoutbox.NewWriter(nil), for example"))
 	}
-	if err := validateTopic(topic); err != nil {
+	if err := topicname.Check(topic); err != nil {
 		errs = append(errs, fmt.Errorf("forward.DeadLetters: %w", err))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -131,8 +135,8 @@ func (d *deadLetters[Tx]) Write(ctx context.Context, tx Tx, rec *deadletter.Reco
 	return err
 }
 
-// deadEvent has an id of its own. Headers with our names that are not ours are left out: those of an earlier death of a message that was
-// put back with them, which would pile up, and those that a producer has invented.
+// deadEvent has an id of its own. Headers with our names that are not ours are left out: those of an earlier death of a
+// message that was put back with them, which would pile up, and those that a producer has invented.
 func deadEvent(rec *deadletter.Record, topic string) outbox.Event {
 	e := outbox.Event{ID: outbox.NewID(), Topic: topic, Key: rec.Key, Value: rec.Value}
 	headers := slices.DeleteFunc(slices.Clone(rec.Headers), func(h consumer.Header) bool {

@@ -41,20 +41,25 @@ func TestDeadLetters(t *testing.T) {
 		}
 		f.want(0, 1, 1)
 		e, msg := f.events()[0], message(1)
-		if e.Topic != "orders.dead" || !slices.Equal(e.Key, msg.Key) || e.Value == nil || len(e.Value) != 0 || e.ID == id(1) || len(e.ID) != 36 {
+		if e.Topic != "orders.dead" || !slices.Equal(e.Key, msg.Key) || e.Value == nil || len(e.Value) != 0 ||
+			e.ID == id(1) || len(e.ID) != 36 {
 			t.Errorf("%+v", e)
 		}
 		want := []outbox.Header{
-			{Key: forward.DeadEventIDHeader, Value: []byte("older")}, {Key: "raw", Value: []byte{0, 1, 0xff}}, {Key: "none"}, {Key: "empty", Value: []byte{}},
+			{Key: forward.DeadEventIDHeader, Value: []byte("older")}, {Key: "raw", Value: []byte{0, 1, 0xff}}, {Key: "none"},
+			{Key: "empty", Value: []byte{}},
 			{Key: forward.DeadEventIDHeader, Value: []byte(id(1))}, {Key: "raw", Value: []byte("again")},
 		}
 		if got := e.Headers[:min(len(want), len(e.Headers))]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		for name, value := range map[string]string{
-			forward.DeadConsumerHeader: "billing/orders", forward.DeadEventHeader: id(1), forward.DeadGroupHeader: "billing", forward.DeadTopicHeader: "orders",
-			forward.DeadTopicIDHeader: msg.TopicID.String(), forward.DeadPartitionHeader: "3", forward.DeadOffsetHeader: "1", forward.DeadTimestampHeader: "2026-11-29T12:00:00.123Z",
-			forward.DeadKindHeader: "permanent", forward.DeadErrorHeader: "no such account, password=***", forward.DeadAttemptsHeader: "5",
+			forward.DeadConsumerHeader: "billing/orders", forward.DeadEventHeader: id(1), forward.DeadGroupHeader: "billing",
+			forward.DeadTopicHeader:   "orders",
+			forward.DeadTopicIDHeader: msg.TopicID.String(), forward.DeadPartitionHeader: "3", forward.DeadOffsetHeader: "1",
+			forward.DeadTimestampHeader: "2026-11-29T12:00:00.123Z",
+			forward.DeadKindHeader:      "permanent", forward.DeadErrorHeader: "no such account, password=***",
+			forward.DeadAttemptsHeader:     "5",
 			forward.DeadFirstAttemptHeader: "2026-11-29T12:00:01Z", forward.DeadSizeHeader: "", forward.DeadHeadersHeader: "",
 		} {
 			if got := header(e, name); got != value {
@@ -74,7 +79,8 @@ type events struct {
 }
 
 func (e *events) Write(ctx context.Context, _ int, list ...outbox.Event) error {
-	if _, _, err := outbox.NewWriter(&outbox.WriterConfig{MaxBytes: e.max}).Statement(ctx, list, outbox.TextArrays); err != nil {
+	if _, _, err := outbox.NewWriter(&outbox.WriterConfig{MaxBytes: e.max}).Statement(ctx, list,
+		outbox.TextArrays); err != nil {
 		return err
 	}
 	e.written = append(e.written, list...)
@@ -89,14 +95,17 @@ func TestDeadLettersOfOddMessages(t *testing.T) {
 		many[i] = consumer.Header{Key: "h"}
 	}
 	for name, headers := range map[string][]consumer.Header{
-		"no name": {{Key: "", Value: []byte("v")}, {Key: "event-id", Value: []byte("e")}}, "binary name": {{Key: "\xff"}}, "too many": many,
+		"no name": {{Key: "", Value: []byte("v")}, {Key: "event-id", Value: []byte("e")}}, "binary name": {{Key: "\xff"}},
+		"too many": many,
 	} {
 		e := &events{}
-		rec := deadOf(&consumer.Message{Topic: "orders", Headers: headers, EventID: "e", Consumer: "c"}, deadletter.KindPermanent)
+		rec := deadOf(&consumer.Message{Topic: "orders", Headers: headers, EventID: "e", Consumer: "c"},
+			deadletter.KindPermanent)
 		rec.Error = strings.Repeat("é", deadletter.MaxText)
 		must(t, forward.DeadLetters[int](e, "dead", nil).Write(t.Context(), 0, rec))
 		got, err := deadletter.DecodeHeaders(header(e.written[0], forward.DeadHeadersHeader))
-		if err != nil || !reflect.DeepEqual(got, headers) || len(header(e.written[0], forward.DeadErrorHeader)) > deadletter.MaxText {
+		if err != nil || !reflect.DeepEqual(got, headers) ||
+			len(header(e.written[0], forward.DeadErrorHeader)) > deadletter.MaxText {
 			t.Errorf("%s: %v, %d headers came back of %d", name, err, len(got), len(headers))
 		}
 	}
@@ -104,14 +113,17 @@ func TestDeadLettersOfOddMessages(t *testing.T) {
 
 func TestDeadLettersTooLarge(t *testing.T) {
 	t.Parallel()
-	rec := deadOf(&consumer.Message{Topic: "orders", Key: []byte("key"), Value: make([]byte, 4997), EventID: "e", Consumer: "c"}, deadletter.KindPermanent)
+	rec := deadOf(&consumer.Message{Topic: "orders", Key: []byte("key"), Value: make([]byte, 4997), EventID: "e",
+		Consumer: "c"}, deadletter.KindPermanent)
 	e := &events{max: 4000}
 	err := forward.DeadLetters[int](e, "dead", nil).Write(t.Context(), 0, rec)
-	if !errors.Is(err, deadletter.ErrTooLarge) || dedupstore.ClassOf(err) != dedupstore.Misconfigured || !strings.Contains(err.Error(), "LeaveOut") || len(e.written) > 0 {
+	if !errors.Is(err, deadletter.ErrTooLarge) || dedupstore.ClassOf(err) != dedupstore.Misconfigured ||
+		!strings.Contains(err.Error(), "LeaveOut") || len(e.written) > 0 {
 		t.Errorf("%v", err)
 	}
 	must(t, forward.DeadLetters[int](e, "dead", &forward.DeadLettersConfig{LeaveOut: true}).Write(t.Context(), 0, rec))
-	if got := e.written[0]; got.Value != nil || string(got.Key) != "key" || header(got, forward.DeadSizeHeader) != "5000" || header(got, forward.DeadOffsetHeader) != "0" {
+	if got := e.written[0]; got.Value != nil || string(got.Key) != "key" ||
+		header(got, forward.DeadSizeHeader) != "5000" || header(got, forward.DeadOffsetHeader) != "0" {
 		t.Errorf("%+v", got)
 	}
 	rec.Key = make([]byte, 4001)
@@ -128,14 +140,17 @@ func TestDeadLettersInvalid(t *testing.T) {
 		"not the name of a topic":     forward.DeadLetters[int](&events{}, "no topic", nil),
 	} {
 		checker, _ := w.(dedupstore.Checker)
-		for what, err := range map[string]error{"Check": checker.Check(t.Context()), "Write": w.Write(t.Context(), 0, &deadletter.Record{})} {
+		for what, err := range map[string]error{"Check": checker.Check(t.Context()),
+			"Write": w.Write(t.Context(), 0, &deadletter.Record{})} {
 			if err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v, want %q", what, err, says)
 			}
 		}
 	}
-	err := forward.DeadLetters[int](&events{}, "orders.dead", nil).Write(t.Context(), 0, &deadletter.Record{Topic: "orders.dead"})
-	if err == nil || !strings.Contains(err.Error(), "name another topic") || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+	err := forward.DeadLetters[int](&events{}, "orders.dead", nil).Write(t.Context(), 0,
+		&deadletter.Record{Topic: "orders.dead"})
+	if err == nil || !strings.Contains(err.Error(), "name another topic") ||
+		dedupstore.ClassOf(err) != dedupstore.Misconfigured {
 		t.Errorf("a dead letter of the topic of dead letters: %v", err)
 	}
 }
@@ -146,7 +161,8 @@ func TestDeadLettersWithoutAnOutbox(t *testing.T) {
 	eachDriver(t, func(t *testing.T, f *fixture, k *kit) {
 		f.exec("drop table outbox_event")
 		err := failing(k.topic("orders.dead", nil, nil), consumer.Permanent(errBase)).Handle(t.Context(), message(1))
-		if _, again := consumer.Delay(err); !again || dedupstore.ClassOf(err) == dedupstore.Permanent || f.count("select count(*) from processed_event") != 0 {
+		if _, again := consumer.Delay(err); !again || dedupstore.ClassOf(err) == dedupstore.Permanent ||
+			f.count("select count(*) from processed_event") != 0 {
 			t.Errorf("%v: want that it stays and is tried again", err)
 		}
 	})
@@ -165,7 +181,9 @@ func TestDeadLettersAreCheckedAtTheStart(t *testing.T) {
 		f.want(0, 0, 0)
 		f.exec("drop table outbox_event")
 		err = c.Check(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "outbox_event") || !strings.Contains(err.Error(), "the component outbox of package schema has the SQL") || dedupstore.ClassOf(err) != dedupstore.Misconfigured {
+		if err == nil || !strings.Contains(err.Error(), "outbox_event") ||
+			!strings.Contains(err.Error(), "einmal schema print -db postgres outbox") ||
+			dedupstore.ClassOf(err) != dedupstore.Misconfigured {
 			t.Errorf("without an outbox: %v", err)
 		}
 	})
@@ -189,7 +207,8 @@ func TestDeadLettersOfAnOutboxThatFails(t *testing.T) {
 		{&pgconn.PgError{Code: "57P01"}, dedupstore.Unavailable},
 		{errors.New("something else"), dedupstore.Unclassified},
 	} {
-		if err := forward.DeadLetters[int](failingWriter{c.err}, "dead", nil).Write(t.Context(), 0, rec); !errors.Is(err, c.err) || dedupstore.ClassOf(err) != c.want {
+		if err := forward.DeadLetters[int](failingWriter{c.err}, "dead", nil).Write(t.Context(), 0, rec); !errors.Is(err,
+			c.err) || dedupstore.ClassOf(err) != c.want {
 			t.Errorf("%v: %v, class %v, want %v", c.err, err, dedupstore.ClassOf(err), c.want)
 		}
 	}

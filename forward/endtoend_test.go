@@ -17,8 +17,8 @@ import (
 	"github.com/einmal-go/einmal/forward"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/middleware"
-	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // run runs what blocks until its context ends, for the time of the test.
@@ -40,7 +40,8 @@ func run(t testing.TB, what string, f func(ctx context.Context) error) {
 // relay sends what stands in the outbox.
 func (f *fixture) relay(b *serverstest.Broker) {
 	f.t.Helper()
-	r, err := outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(f.pool), Brokers: b.Addrs, Logger: quiet(), IdleInterval: 50 * time.Millisecond})
+	r, err := relay.New(relay.Config{Database: pgxoutbox.NewDatabase(f.pool), Brokers: b.Addrs, Logger: quiet(),
+		IdleInterval: 50 * time.Millisecond})
 	must(f.t, err)
 	run(f.t, "the relay", r.Run)
 }
@@ -72,8 +73,8 @@ func produced(topic string, ids ...string) (msgs []*sarama.ProducerMessage) {
 	return msgs
 }
 
-// A message dies, into the table and into a topic, in one transaction. The cause is repaired, and it is redriven: it goes by the outbox and
-// Kafka back to its consumer, and takes effect once, however often it is delivered.
+// A message dies, into the table and into a topic, in one transaction. The cause is repaired, and it is redriven: it
+// goes by the outbox and Kafka back to its consumer, and takes effect once, however often it is delivered.
 func TestDeadAndBack(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -105,8 +106,9 @@ func TestDeadAndBack(t *testing.T) {
 		}
 		f.relay(b)
 		f.consume(b, group, map[string]consumer.Topic{
-			orders: {Consumer: "billing", Middleware: []consumer.Middleware{middleware.DeadLetter(store, both, nil)}, Handler: middleware.Dedup(store, effect(""), nil)},
-			dead:   {Consumer: "undertaker", Handler: middleware.Dedup(store, effect("dead "), nil)},
+			orders: {Consumer: "billing", Middleware: []consumer.Middleware{middleware.DeadLetter(store, both, nil)},
+				Handler: middleware.Dedup(store, effect(""), nil)},
+			dead: {Consumer: "undertaker", Handler: middleware.Dedup(store, effect("dead "), nil)},
 		})
 		b.Produce(t, produced(orders, "e1", "e2", "e3")...)
 		eventually(t, "the dead letter has come to its topic, the others have taken effect", func() bool {
@@ -116,14 +118,17 @@ func TestDeadAndBack(t *testing.T) {
 		f.want(1, 4, 0)
 
 		repaired.Store(true)
-		report, err := forward.Redrive(t.Context(), store, table, events, &forward.RedriveConfig{RedriveConfig: deadletter.RedriveConfig{Filter: deadletter.Filter{Topic: orders}}})
+		report, err := forward.Redrive(t.Context(), store, table, events,
+			&forward.RedriveConfig{RedriveConfig: deadletter.RedriveConfig{Filter: deadletter.Filter{Topic: orders}}})
 		if want := (deadletter.Report{Found: 1, Redriven: 1}); err != nil || report != want {
 			t.Fatalf("%+v, %v", report, err)
 		}
-		eventually(t, "the redriven message takes effect", func() bool { return f.count("select count(*) from effect where event = 'e2'") == 1 })
+		eventually(t, "the redriven message takes effect",
+			func() bool { return f.count("select count(*) from effect where event = 'e2'") == 1 })
 
 		b.Produce(t, produced(orders, "e2", "e4")...) // the original once more, and what comes after it
-		eventually(t, "what comes after it takes effect", func() bool { return f.count("select count(*) from effect where event = 'e4'") == 1 })
+		eventually(t, "what comes after it takes effect",
+			func() bool { return f.count("select count(*) from effect where event = 'e4'") == 1 })
 		if n := f.count("select count(*) from effect"); n != 5 {
 			t.Errorf("%d effects, want 5", n)
 		}

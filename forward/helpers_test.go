@@ -88,7 +88,8 @@ func (f *fixture) count(query string) (n int) {
 // want compares how many rows there are.
 func (f *fixture) want(dead, records, events int) {
 	f.t.Helper()
-	d, r, e := f.count("select count(*) from dead_message"), f.count("select count(*) from processed_event"), f.count("select count(*) from outbox_event")
+	d, r, e := f.count("select count(*) from dead_message"), f.count("select count(*) from processed_event"),
+		f.count("select count(*) from outbox_event")
 	if d != dead || r != records || e != events {
 		f.t.Errorf("%d dead letters, %d records, %d events; want %d, %d, %d", d, r, e, dead, records, events)
 	}
@@ -134,7 +135,8 @@ type store[Tx any] interface {
 	forward.Store[Tx]
 }
 
-func kitOf[Tx any](s store[Tx], table deadletter.Table[Tx], events forward.Events[Tx], effect func(ctx context.Context, tx Tx, event string) error) *kit {
+func kitOf[Tx any](s store[Tx], table deadletter.Table[Tx], events forward.Events[Tx],
+	effect func(ctx context.Context, tx Tx, event string) error) *kit {
 	return &kit{
 		bury: func(ctx context.Context, rec *deadletter.Record) error {
 			_, err := s.Once(ctx, rec.DedupKey(), func(ctx context.Context, tx Tx) error { return table.Write(ctx, tx, rec) })
@@ -154,7 +156,8 @@ func kitOf[Tx any](s store[Tx], table deadletter.Table[Tx], events forward.Event
 			return middleware.DeadLetter(s, write, &middleware.DeadLetterConfig{Logger: quiet()})
 		},
 		checked: func(topic string) consumer.Middleware {
-			return middleware.DeadLetter(s, forward.DeadLetters(events, topic, nil), &middleware.DeadLetterConfig{Logger: quiet()})
+			return middleware.DeadLetter(s, forward.DeadLetters(events, topic, nil),
+				&middleware.DeadLetterConfig{Logger: quiet()})
 		},
 		redrive: func(ctx context.Context, cfg *forward.RedriveConfig) (deadletter.Report, error) {
 			return forward.Redrive[Tx](ctx, s, table, events, cfg)
@@ -175,10 +178,11 @@ const effectSQL = "insert into effect values ($1)"
 // drivers are all ways to the database.
 var drivers = map[string]func(f *fixture) *kit{
 	"pgx": func(f *fixture) *kit {
-		return kitOf[pgx.Tx](pgxstore.New(f.pool, nil), pgxdeadletter.New(f.pool, nil), pgxoutbox.NewWriter(nil), func(ctx context.Context, tx pgx.Tx, event string) error {
-			_, err := tx.Exec(ctx, effectSQL, event)
-			return err
-		})
+		return kitOf[pgx.Tx](pgxstore.New(f.pool, nil), pgxdeadletter.New(f.pool, nil), pgxoutbox.NewWriter(nil),
+			func(ctx context.Context, tx pgx.Tx, event string) error {
+				_, err := tx.Exec(ctx, effectSQL, event)
+				return err
+			})
 	},
 	"sql": func(f *fixture) *kit {
 		cfg, err := pgx.ParseConfig(f.url)
@@ -186,18 +190,20 @@ var drivers = map[string]func(f *fixture) *kit{
 		cfg.DefaultQueryExecMode = pgx.QueryExecModeExec // as the command has it
 		db := stdlib.OpenDB(*cfg)
 		f.t.Cleanup(func() { _ = db.Close() })
-		return kitOf[*sql.Tx](sqlstore.New(db, schema.Postgres, nil), sqldeadletter.New(db, schema.Postgres, nil), sqloutbox.NewWriter(nil), func(ctx context.Context, tx *sql.Tx, event string) error {
-			_, err := tx.ExecContext(ctx, effectSQL, event)
-			return err
-		})
+		return kitOf[*sql.Tx](sqlstore.New(db, schema.Postgres, nil), sqldeadletter.New(db, schema.Postgres, nil),
+			sqloutbox.NewWriter(nil), func(ctx context.Context, tx *sql.Tx, event string) error {
+				_, err := tx.ExecContext(ctx, effectSQL, event)
+				return err
+			})
 	},
 	"bun": func(f *fixture) *kit {
 		db := bun.NewDB(sql.OpenDB(pgdriver.NewConnector(pgdriver.WithDSN(f.url))), pgdialect.New())
 		f.t.Cleanup(func() { _ = db.Close() })
-		return kitOf[bun.Tx](bunstore.New(db, nil), bundeadletter.New(db, nil), bunoutbox.NewWriter(nil), func(ctx context.Context, tx bun.Tx, event string) error {
-			_, err := tx.ExecContext(ctx, "insert into effect values (?)", event)
-			return err
-		})
+		return kitOf[bun.Tx](bunstore.New(db, nil), bundeadletter.New(db, nil), bunoutbox.NewWriter(nil),
+			func(ctx context.Context, tx bun.Tx, event string) error {
+				_, err := tx.ExecContext(ctx, "insert into effect values (?)", event)
+				return err
+			})
 	},
 }
 
@@ -219,10 +225,12 @@ func message(offset int64) *consumer.Message {
 		Topic: "orders", Partition: 3, Offset: offset, TopicID: consumer.TopicID{1, 2, 3},
 		Key: []byte("k\x00\xff"), Value: []byte{}, Timestamp: time.Date(2026, 11, 29, 12, 0, 0, 123e6, time.UTC),
 		Headers: []consumer.Header{
-			{Key: "event-id", Value: []byte("older")}, {Key: "raw", Value: []byte{0, 1, 0xff}}, {Key: "none"}, {Key: "empty", Value: []byte{}},
+			{Key: "event-id", Value: []byte("older")}, {Key: "raw", Value: []byte{0, 1, 0xff}}, {Key: "none"},
+			{Key: "empty", Value: []byte{}},
 			{Key: "event-id", Value: []byte(id(offset))}, {Key: "raw", Value: []byte("again")},
 		},
-		Group: "billing", Consumer: "billing/orders", EventID: id(offset), Attempt: 5, FirstAttempt: time.Date(2026, 11, 29, 12, 0, 1, 0, time.UTC),
+		Group: "billing", Consumer: "billing/orders", EventID: id(offset), Attempt: 5,
+		FirstAttempt: time.Date(2026, 11, 29, 12, 0, 1, 0, time.UTC),
 	}
 }
 

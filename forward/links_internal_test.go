@@ -27,7 +27,8 @@ func TestDueOfAStage(t *testing.T) {
 		"nothing is known":    {time.Time{}, "", time.Time{}},
 		"nothing can be read": {time.Time{}, "soon", time.Time{}},
 	} {
-		msg := &consumer.Message{Timestamp: test.timestamp, Headers: []consumer.Header{{Key: RetryDueHeader, Value: []byte(test.header)}}}
+		msg := &consumer.Message{Timestamp: test.timestamp,
+			Headers: []consumer.Header{{Key: RetryDueHeader, Value: []byte(test.header)}}}
 		if got := s.due(msg); !got.Equal(test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
@@ -38,7 +39,8 @@ func TestDueOfAStage(t *testing.T) {
 func TestEarlierOfAStage(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{"7": 7, "0": 0, "-3": 0, "x": 0, "": 0, "99999999999": 0} {
-		msg := &consumer.Message{Headers: []consumer.Header{{Key: RetryAttemptsHeader, Value: []byte(text)}, {Key: RetryFirstAttemptHeader, Value: []byte("2026-01-02T03:04:05Z")}}}
+		msg := &consumer.Message{Headers: []consumer.Header{{Key: RetryAttemptsHeader, Value: []byte(text)},
+			{Key: RetryFirstAttemptHeader, Value: []byte("2026-01-02T03:04:05Z")}}}
 		if e := earlier(msg); e.Attempts != want || e.FirstAttempt.Year() != 2026 {
 			t.Errorf("%q: %+v", text, e)
 		}

@@ -18,7 +18,8 @@ import (
 
 // arrived is the message that consumers get of an event.
 func arrived(e outbox.Event) *consumer.Message {
-	msg := &consumer.Message{Topic: e.Topic, Key: e.Key, Value: e.Value, Headers: []consumer.Header{{Key: "event-id", Value: []byte(e.ID)}}}
+	msg := &consumer.Message{Topic: e.Topic, Key: e.Key, Value: e.Value,
+		Headers: []consumer.Header{{Key: "event-id", Value: []byte(e.ID)}}}
 	if e.Partition != nil {
 		msg.Partition = *e.Partition
 	}
@@ -28,7 +29,8 @@ func arrived(e outbox.Event) *consumer.Message {
 	return msg
 }
 
-// A message that is put back with the headers of its dead letter, and dies again and again, has those of its last death.
+// A message that is put back with the headers of its dead letter, and dies again and again, has those of its last
+// death.
 func TestDeadLettersThatDieAgain(t *testing.T) {
 	t.Parallel()
 	e := &events{}
@@ -46,7 +48,8 @@ func TestDeadLettersThatDieAgain(t *testing.T) {
 			first = len(dead.Headers)
 		}
 		if round > 0 && (len(dead.Headers) != first || header(dead, forward.DeadTraceIDHeader) != "") {
-			t.Fatalf("round %d: %d headers, want %d, and the trace id %q", round, len(dead.Headers), first, header(dead, forward.DeadTraceIDHeader))
+			t.Fatalf("round %d: %d headers, want %d, and the trace id %q", round, len(dead.Headers), first,
+				header(dead, forward.DeadTraceIDHeader))
 		}
 		if got := header(dead, forward.DeadEventHeader); got != msg.EventID {
 			t.Fatalf("round %d: the event is %s", round, got)
@@ -59,15 +62,18 @@ func TestDeadLettersThatDieAgain(t *testing.T) {
 func TestForgedHeaders(t *testing.T) {
 	t.Parallel()
 	forged := []string{
-		forward.DeadSizeHeader, forward.DeadTraceIDHeader, forward.DeadEventIDHeader, forward.DeadHeadersHeader, forward.DeadErrorHeader, "einmal-dead-new",
-		forward.RetryTopicHeader, forward.RetryEventHeader, forward.RetryAttemptsHeader, forward.RetryPartitionHeader, forward.RetryOffsetHeader, forward.RetryDueHeader,
+		forward.DeadSizeHeader, forward.DeadTraceIDHeader, forward.DeadEventIDHeader, forward.DeadHeadersHeader,
+		forward.DeadErrorHeader, "einmal-dead-new",
+		forward.RetryTopicHeader, forward.RetryEventHeader, forward.RetryAttemptsHeader, forward.RetryPartitionHeader,
+		forward.RetryOffsetHeader, forward.RetryDueHeader,
 	}
 	many := make([]consumer.Header, outbox.MaxHeaders)
 	for i := range many {
 		many[i] = consumer.Header{Key: "h"}
 	}
 	for name, more := range map[string][]consumer.Header{"as they are": nil, "encoded": many} {
-		msg := &consumer.Message{Topic: "orders", Partition: 3, Offset: 7, EventID: "e", Consumer: "c", Attempt: 2, Headers: slices.Clone(more)}
+		msg := &consumer.Message{Topic: "orders", Partition: 3, Offset: 7, EventID: "e", Consumer: "c", Attempt: 2,
+			Headers: slices.Clone(more)}
 		for _, key := range forged {
 			msg.Headers = append(msg.Headers, consumer.Header{Key: key, Value: []byte("forged")})
 		}
@@ -89,7 +95,8 @@ func TestForgedHeaders(t *testing.T) {
 	stages := newStages(1)
 	stages.handle("orders", msg)
 	again := stages.written[0]
-	if header(again, forward.RetryTopicHeader) != "orders" || header(again, forward.RetryPartitionHeader) != "3" || header(again, forward.RetryOffsetHeader) != "7" || header(again, forward.RetryAttemptsHeader) != "1" {
+	if header(again, forward.RetryTopicHeader) != "orders" || header(again, forward.RetryPartitionHeader) != "3" ||
+		header(again, forward.RetryOffsetHeader) != "7" || header(again, forward.RetryAttemptsHeader) != "1" {
 		t.Errorf("the retry topic gets %q", again.Headers)
 	}
 }
@@ -113,7 +120,8 @@ func newStages(attempts int) *stages {
 	s.topics = forward.RetryTopics[int](once{}, &s.events, "orders", consumer.Topic{
 		Consumer: "billing",
 		Middleware: []consumer.Middleware{
-			middleware.DeadLetter(once{}, letters, &middleware.DeadLetterConfig{Logger: quiet()}), middleware.Retry(attempts, nil),
+			middleware.DeadLetter(once{}, letters, &middleware.DeadLetterConfig{Logger: quiet()}),
+			middleware.Retry(attempts, nil),
 		},
 		Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return errBase }),
 	}, &forward.RetryTopicsConfig{Delays: []time.Duration{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond}})
@@ -156,10 +164,12 @@ func TestAttemptsOfAllStages(t *testing.T) {
 		t.Fatalf("%d events", len(s.written))
 	}
 	dead := s.written[3]
-	if dead.Topic != "orders.dead" || header(dead, forward.DeadAttemptsHeader) != "8" || header(dead, forward.RetryTopicHeader) != "orders" || header(dead, forward.RetryOffsetHeader) != "7" {
+	if dead.Topic != "orders.dead" || header(dead, forward.DeadAttemptsHeader) != "8" ||
+		header(dead, forward.RetryTopicHeader) != "orders" || header(dead, forward.RetryOffsetHeader) != "7" {
 		t.Errorf("%s: %q, want 8 attempts, and the first place", dead.Topic, dead.Headers)
 	}
-	if at, err := time.Parse(time.RFC3339Nano, header(dead, forward.DeadFirstAttemptHeader)); err != nil || !at.Equal(first.Truncate(0)) || at.Before(began.Truncate(0)) {
+	if at, err := time.Parse(time.RFC3339Nano, header(dead, forward.DeadFirstAttemptHeader)); err != nil ||
+		!at.Equal(first.Truncate(0)) || at.Before(began.Truncate(0)) {
 		t.Errorf("the first attempt was at %v, %v, want %v", at, err, first)
 	}
 }

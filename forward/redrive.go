@@ -19,27 +19,31 @@ type Store[Tx any] interface {
 
 // RedriveConfig is what can be chosen about Redrive. Nil means all defaults: all dead letters, ten a second.
 type RedriveConfig struct {
-	// RedriveConfig is what can be chosen about any redrive: which dead letters, how fast, how many. Filter.Consumer may be empty. A
-	// dry run does all that is to be done, and rolls it back: it finds what could not be published, and notes nothing.
+	// RedriveConfig is what can be chosen about any redrive: which dead letters, how fast, how many. Filter.Consumer may
+	// be empty. A dry run does all that is to be done, and rolls it back: it finds what could not be published, and notes
+	// nothing.
 	deadletter.RedriveConfig
 
-	// EventID is the Topic.EventID of the consumers whose dead letters these are. Defaults to consumer.HeaderID("event-id").
+	// EventID is the Topic.EventID of the consumers whose dead letters these are. Defaults to
+	// consumer.HeaderID("event-id").
 	EventID func(*consumer.Message) (string, error)
 }
 
-// ErrNotPublishable is wrapped by the error for a dead letter that its consumer would not know as the event that died. The dead letter
-// stays.
+// ErrNotPublishable is wrapped by the error for a dead letter that its consumer would not know as the event that died.
+// The dead letter stays.
 var ErrNotPublishable = errors.New("it cannot be published again")
 
-// Redrive has dead letters published again, the oldest first, in the topic in which their messages stood: with their key, value, headers
-// and id, as new messages at the end of the partition in which they stood (if the topic still has it). For each of them one transaction takes the dead letter out of its table, deletes the
-// event's record (and those of its hand-ons, see RetryTopics), and writes the event to the outbox; so it can be interrupted anywhere and
-// run again, several may run at once, and the event takes effect once, by its consumer, when the relay has sent it. Others that read the topic
-// get a copy of what they have handled already: they must know events by their ids, as Dedup does. Until the consumer has come to
-// it, an original that is delivered again is handled in its stead, and the copy is a duplicate then.
+// Redrive has dead letters published again, the oldest first, but those of a partition in the order in which they stood
+// there, in the topic in which their messages stood: with their key, value, headers and id, as new messages at the end
+// of that partition (if the topic still has it). For each of them one transaction takes the dead letter out of its
+// table, deletes the event's record (and those of its hand-ons, see RetryTopics), and writes the event to the outbox;
+// so it can be interrupted anywhere and run again, several may run at once, and the event takes effect once, by its
+// consumer, when the relay has sent it. Others that read the topic get a copy of what they have handled already: they
+// must know events by their ids, as Dedup does. Until the consumer has come to it, an original that is delivered again
+// is handled in its stead, and the copy is a duplicate then.
 //
-// deadletter.Redrive is the other way, in which the handler runs at once and in the transaction: it is for all dead letters. This one
-// needs no handler, and so no process of the service, but the message must carry its id:
+// deadletter.Redrive is the other way, in which the handler runs at once and in the transaction: it is for all dead
+// letters. This one needs no handler, and so no process of the service, but the message must carry its id:
 //
 //   - its id was read from the message's headers, key or value: EventID must say how. What EventID reads from the message as it
 //     would be published must be the id under which the event died;
@@ -48,13 +52,15 @@ var ErrNotPublishable = errors.New("it cannot be published again")
 //   - its id is the place where it stood (consumer.OffsetID), or its dead letter was keyed by that (KindTxEnded), or its bytes were
 //     left out: refused, with an error that wraps ErrNotPublishable or deadletter.ErrLeftOut.
 //
-// One that cannot be published, because of that or because the outbox does not take it (it wraps outbox.ErrInvalidEvent then), counts as
-// failed: its row stays and says why, and so do those of its key that come after it, which would overtake it (DeadLetterConfig.WithoutMessage keeps no key, and
-// so such a dead letter holds up none). Kinds whose effect may be there are held, as by deadletter.Redrive. A dead letter of KindCrashLoop is
-// given up again as long as its row in started_message is there: delete that first.
+// One that cannot be published, because of that or because the outbox does not take it (it wraps outbox.ErrInvalidEvent
+// then), counts as failed: its row stays and says why, and so do those of its key that come after it, which would
+// overtake it (DeadLetterConfig.WithoutMessage keeps no key, and so such a dead letter holds up none). Kinds whose
+// effect may be there are held, as by deadletter.Redrive. A dead letter of KindCrashLoop is given up again as long as
+// its row in started_message is there: delete that first.
 //
 // store, source and events must work on one database.
-func Redrive[Tx any](ctx context.Context, store Store[Tx], source deadletter.Source[Tx], events Events[Tx], cfg *RedriveConfig) (deadletter.Report, error) {
+func Redrive[Tx any](ctx context.Context, store Store[Tx], source deadletter.Source[Tx], events Events[Tx],
+	cfg *RedriveConfig) (deadletter.Report, error) {
 	if cfg == nil {
 		cfg = &RedriveConfig{}
 	}
@@ -84,7 +90,8 @@ func missing(is bool, what string) error {
 	return errors.New("forward.Redrive: " + what)
 }
 
-// republisher is a table whose dead letters are published when they are taken. One redrive uses it, for one dead letter after the other.
+// republisher is a table whose dead letters are published when they are taken. One redrive uses it, for one dead letter
+// after the other.
 type republisher[Tx any] struct {
 	deadletter.Source[Tx]
 	store   dedupstore.Forgetter[Tx]
@@ -138,6 +145,9 @@ func orderOf(topic string, partition int32, key []byte) string {
 func (r *republisher[Tx]) publishOne(ctx context.Context, tx Tx, msg *consumer.Message) error {
 	e := eventOf(msg, msg.Topic, func(string) bool { return false })
 	e.Partition = &msg.Partition // where others of its key are, whoever has chosen it
+	if r.taken.Kind == deadletter.KindNoEventID {
+		e.ID = deadletter.RedrivenID(e.ID) // consumers refuse a place as an id
+	}
 	if err := r.known(r.taken, asConsumed(e)); err != nil {
 		return err
 	}
@@ -165,7 +175,8 @@ func (r *republisher[Tx]) known(rec *deadletter.Record, again *consumer.Message)
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %w: set EventID to the consumer's, or handle it in the service's process by deadletter.Redrive", ErrNotPublishable, err)
+	return fmt.Errorf("%w: %w: set EventID to the consumer's, or handle it in the service's process by deadletter.Redrive",
+		ErrNotPublishable, err)
 }
 
 // fromStage reports whether the message stood in a retry topic: the header has no meaning elsewhere.
@@ -191,7 +202,8 @@ func (s dryStore[Tx]) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 }
 
 // dryRun is a redrive each of whose successes is a failure with errDry.
-func dryRun[Tx any](ctx context.Context, store dedupstore.Transactor[Tx], r *republisher[Tx], cfg deadletter.RedriveConfig) (deadletter.Report, error) {
+func dryRun[Tx any](ctx context.Context, store dedupstore.Transactor[Tx], r *republisher[Tx],
+	cfg deadletter.RedriveConfig) (deadletter.Report, error) {
 	would, failed, each := 0, 0, cfg.Each
 	cfg.Each = func(rec *deadletter.Record, err error) {
 		switch {

@@ -26,7 +26,8 @@ const (
 	retryPrefix = "einmal-retry-"
 )
 
-// event is msg for the stage, as of now. Headers with our names are believed of a message that comes from a stage, and of no other.
+// event is msg for the stage, as of now. Headers with our names are believed of a message that comes from a stage, and
+// of no other.
 func (s stage) event(msg *consumer.Message, now time.Time) outbox.Event {
 	e := eventOf(msg, s.topic, func(name string) bool { return strings.HasPrefix(name, retryPrefix) })
 	e.Partition = &msg.Partition
@@ -63,7 +64,8 @@ func asPermanent(err error) error {
 	return err
 }
 
-// due is when msg is to be handled. It was sent after it was written, so it is due within the delay after that, whatever its header says.
+// due is when msg is to be handled. It was sent after it was written, so it is due within the delay after that,
+// whatever its header says.
 func (s stage) due(msg *consumer.Message) time.Time {
 	latest := msg.Timestamp.Add(s.delay)
 	text, _ := msg.Header(RetryDueHeader)

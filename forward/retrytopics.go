@@ -13,14 +13,15 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/nils"
+	"github.com/einmal-go/einmal/internal/topicname"
 	"github.com/einmal-go/einmal/middleware"
 )
 
 // RetryTopicsConfig is what can be chosen about RetryTopics. Nil means all defaults.
 type RetryTopicsConfig struct {
-	// Delays are how long a message waits in each retry topic, in the order in which it goes through them. Each must be at least a
-	// millisecond, and no two the same. Defaults to 1 min, 10 min and 1 h: what a restart cures, what an operator cures, and what an
-	// outage takes.
+	// Delays are how long a message waits in each retry topic, in the order in which it goes through them. Each must be at
+	// least a millisecond, and no two the same. Defaults to 1 min, 10 min and 1 h: what a restart cures, what an operator
+	// cures, and what an outage takes.
 	Delays []time.Duration
 
 	// Name returns the name of a retry topic. Defaults to RetryTopicName: orders.retry.10m.
@@ -52,10 +53,11 @@ func delayText(d time.Duration) string {
 	return text
 }
 
-// RetryTopics returns the entries of Config.Topics for a topic and its retry topics. t is how the topic is consumed; a message
-// whose attempts have all failed there (*consumer.GaveUp, of the middleware.Retry in t.Middleware) goes on to the first retry topic, is
-// handled again by the same chain when its delay is over, goes on to the next one if it fails, and after the last one is left to
-// DeadLetter outside Retry, or to OnFailure. consumer.Permanent goes there at once.
+// RetryTopics returns the entries of Config.Topics for a topic and its retry topics. t is how the topic is consumed; a
+// message whose attempts have all failed there (*consumer.GaveUp, of the middleware.Retry in t.Middleware) goes on to
+// the first retry topic, is handled again by the same chain when its delay is over, goes on to the next one if it
+// fails, and after the last one is left to DeadLetter outside Retry, or to OnFailure. consumer.Permanent goes there at
+// once.
 //
 //	Topics: forward.RetryTopics(store, pgxoutbox.NewWriter(nil), "orders", consumer.Topic{
 //		Consumer:   "billing",
@@ -63,32 +65,39 @@ func delayText(d time.Duration) string {
 //		Handler:    middleware.Dedup(store, consumer.JSONTx(charge), nil),
 //	}, nil),
 //
-// It gives up the order of a key: what stands behind a message that was handed on is handled before it. Use it where the handler can
-// bear that, because it compares versions for example.
+// It gives up the order of a key: what stands behind a message that was handed on is handled before it. Use it where
+// the handler can bear that, because it compares versions for example.
 //
-// A message is handed on as an event of the outbox, in one transaction of store with the record that it was (see middleware.HandOn), and a
-// relay of that outbox must run. In the retry topics it has the same key, value, headers and id, the number of its partition where the topic has
-// it, and the Retry… headers, which count its attempts on (consumer.Message.Earlier): a dead letter has the sum; the consumer's name is
-// t.Consumer, so that the effect is recorded under the same key wherever it takes place, once. t.Consumer must therefore be set;
-// "group/topic" is what it was if it was not.
+// A message is handed on as an event of the outbox, in one transaction of store with the record that it was (see
+// middleware.HandOn), and a relay of that outbox must run. In the retry topics it has the same key, value, headers and
+// id, the number of its partition where the topic has it, and the Retry… headers, which count its attempts on
+// (consumer.Message.Earlier): a dead letter has the sum; the consumer's name is t.Consumer, so that the effect is
+// recorded under the same key wherever it takes place, once. t.Consumer must therefore be set; "group/topic" is what it
+// was if it was not.
 //
-// The retry topics must exist: RetryTopicNames says which. They should keep their messages for several times their delay, and only
-// RetryTopics should write to them. Their messages wait parked, see consumer.NotBefore: no worker and no other topic waits with
-// them, but they are fetched and held in memory, within Config.Limits. Their delay begins when they are handed on, by the clock of that
-// process, and ends by the clock of the one that handles them. Their Order is Unordered, their Start the oldest message; all else is as
-// in t. middleware.Sequence cannot be in t: its steps fail each for itself.
+// The retry topics must exist: RetryTopicNames says which. They should keep their messages for several times their
+// delay, and only RetryTopics should write to them. Their messages wait parked, see consumer.NotBefore: no worker and
+// no other topic waits with them, but they are fetched and held in memory, within Config.Limits. Their delay begins
+// when they are handed on, by the clock of that process, and ends by the clock of the one that handles them. Their
+// Order is Unordered, their Start the oldest message; all else is as in t. middleware.Sequence cannot be in t: its
+// steps fail each for itself.
 //
-// What is wrong with the arguments is reported by consumer.New, and that the outbox has no table by Run at its start, if store is a
-// dedupstore.Transactor.
-func RetryTopics[Tx any](store dedupstore.Store[Tx], events Events[Tx], topic string, t consumer.Topic, cfg *RetryTopicsConfig) map[string]consumer.Topic {
+// What is wrong with the arguments is reported by consumer.New, and that the outbox has no table by Run at its start,
+// if store is a dedupstore.Transactor.
+func RetryTopics[Tx any](store dedupstore.Store[Tx], events Events[Tx], topic string, t consumer.Topic,
+	cfg *RetryTopicsConfig) map[string]consumer.Topic {
 	if cfg == nil {
 		cfg = &RetryTopicsConfig{}
 	}
-	r := retryTopics[Tx]{store: store, events: events, topic: topic, t: t, logger: cfg.Logger, stages: stagesOf(topic, cfg)}
+	r := retryTopics[Tx]{store: store, events: events, topic: topic, t: t, logger: cfg.Logger,
+		stages: stagesOf(topic, cfg)}
 	place, err := placeIn(t.Middleware)
 	own := t
 	if err := errors.Join(r.validate(), err); err != nil {
-		own.Middleware = append([]consumer.Middleware{func(next consumer.Handler) consumer.Handler { return &wrong{next, err} }}, t.Middleware...)
+		own.Middleware = append([]consumer.Middleware{func(next consumer.Handler) consumer.Handler {
+			return &wrong{next,
+				err}
+		}}, t.Middleware...)
 		return map[string]consumer.Topic{topic: own}
 	}
 	check := func(next consumer.Handler) consumer.Handler { return &outboxCheck[Tx]{next, store, events, topic} }
@@ -108,7 +117,8 @@ func RetryTopics[Tx any](store dedupstore.Store[Tx], events Events[Tx], topic st
 	return topics
 }
 
-// RetryTopicNames are the names of the retry topics of a topic, in their order: create them with as many partitions as you like.
+// RetryTopicNames are the names of the retry topics of a topic, in their order: create them with as many partitions as
+// you like.
 func RetryTopicNames(topic string, cfg *RetryTopicsConfig) (names []string) {
 	if cfg == nil {
 		cfg = &RetryTopicsConfig{}
@@ -173,7 +183,7 @@ func (r *retryTopics[Tx]) validate() error {
 		case seen[s.topic]:
 			bad("two topics have the name %q: let RetryTopicsConfig.Name return another one for each delay, and not the topic's own", s.topic)
 		}
-		if err := validateTopic(s.topic); err != nil {
+		if err := topicname.Check(s.topic); err != nil {
 			bad("the retry topic for %v: %w: set RetryTopicsConfig.Name", s.delay, err)
 		}
 		seen[s.topic], delays[s.delay] = true, true
@@ -189,7 +199,8 @@ func (r *retryTopics[Tx]) handOn(i int) consumer.Middleware {
 	}, &middleware.HandOnConfig{Logger: cmp.Or(r.logger, slog.Default())})
 }
 
-// placeIn is where the links of RetryTopics belong: outside of all that makes an attempt, inside of what acts on the last word.
+// placeIn is where the links of RetryTopics belong: outside of all that makes an attempt, inside of what acts on the
+// last word.
 func placeIn(mws []consumer.Middleware) (place int, err error) {
 	place = -1
 	for i, mw := range mws {

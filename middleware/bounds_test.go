@@ -24,7 +24,8 @@ import (
 func TestDeadLetterOfALateDuplicate(t *testing.T) {
 	t.Parallel()
 	msg := message()
-	if err := middleware.DeadLetter[*tx](lateDuplicate{}, &cemetery{}, nil)(gaveUp(errBase)).Handle(t.Context(), msg); err != nil {
+	if err := middleware.DeadLetter[*tx](lateDuplicate{}, &cemetery{}, nil)(gaveUp(errBase)).Handle(t.Context(),
+		msg); err != nil {
 		t.Fatal(err)
 	}
 	if res := msg.Result; !res.Duplicate || res.Dead || !res.HandlerStart.IsZero() || !res.HandlerEnd.IsZero() {
@@ -63,7 +64,8 @@ func TestSequenceAddsUpSkipsAndTransactions(t *testing.T) {
 	if err := h.Handle(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	if want := (consumer.Transactions{Committed: 4, RolledBack: 4, Unknown: 2}); !msg.Result.Skipped || msg.Result.Transactions != want {
+	if want := (consumer.Transactions{Committed: 4, RolledBack: 4, Unknown: 2}); !msg.Result.Skipped ||
+		msg.Result.Transactions != want {
 		t.Errorf("%+v", msg.Result)
 	}
 	handOn := middleware.HandOn(&store{}, "1m", func(context.Context, *tx, *consumer.Message) error { return nil }, nil)
@@ -73,16 +75,19 @@ func TestSequenceAddsUpSkipsAndTransactions(t *testing.T) {
 	}
 }
 
-// The last step of a Sequence that ends its goroutine, and is dead for it, has no step behind it that another attempt would have to begin.
+// The last step of a Sequence that ends its goroutine, and is dead for it, has no step behind it that another attempt
+// would have to begin.
 func TestSequenceWhoseLastStepExits(t *testing.T) {
 	t.Parallel()
 	s, c, made := &store{}, &cemetery{}, 0
-	first := middleware.Step{Name: "first", Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { made++; return nil })}
+	first := middleware.Step{Name: "first",
+		Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { made++; return nil })}
 	last := middleware.Step{
 		Name: "last", Middleware: []consumer.Middleware{middleware.DeadLetter(s, c, nil), middleware.Retry(1, nil)},
 		Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { runtime.Goexit(); return nil }),
 	}
-	out := consumertest.Run(t, consumer.Topic{Handler: middleware.Sequence(first, last)}, consumertest.Message("orders", "e1", nil))
+	out := consumertest.Run(t, consumer.Topic{Handler: middleware.Sequence(first, last)},
+		consumertest.Message("orders", "e1", nil))
 	if out.Err != nil || len(c.dead) != 1 || made != 1 {
 		t.Errorf("%v: %d dead letters, %d attempts, want one of each", out, len(c.dead), made)
 	}
@@ -109,7 +114,8 @@ func TestLoggingCutsStacks(t *testing.T) {
 	}
 }
 
-// The time that a Dedup waits for the database counts in none of the time-outs around it, and each goes on where it was.
+// The time that a Dedup waits for the database counts in none of the time-outs around it, and each goes on where it
+// was.
 func TestTimeoutsAroundAWait(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -129,7 +135,8 @@ func TestTimeoutsAroundAWait(t *testing.T) {
 				}
 				return ctx.Err()
 			}, nil), middleware.Timeout(test.outer), middleware.Timeout(test.inner))
-			if err := h.Handle(t.Context(), message()); errors.Is(err, middleware.ErrTimeout) != test.ends || (err == nil) == test.ends {
+			if err := h.Handle(t.Context(), message()); errors.Is(err, middleware.ErrTimeout) != test.ends ||
+				(err == nil) == test.ends {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -162,7 +169,8 @@ func TestTimeoutGoesOnAfterAWait(t *testing.T) {
 	}
 }
 
-// A database that says nothing for too long, and one that fails before the handler begins, is away: the event is not to blame.
+// A database that says nothing for too long, and one that fails before the handler begins, is away: the event is not to
+// blame.
 func TestWhatFailsBeforeTheHandler(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -175,7 +183,8 @@ func TestWhatFailsBeforeTheHandler(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := middleware.Timeout(c.limit)(middleware.Dedup(&store{onRecord: c.record}, noop, nil))
-			if err := h.Handle(t.Context(), message()); err == nil || errors.Is(err, middleware.ErrTimeout) || dedupstore.ClassOf(err) != dedupstore.Unavailable {
+			if err := h.Handle(t.Context(), message()); err == nil || errors.Is(err, middleware.ErrTimeout) ||
+				dedupstore.ClassOf(err) != dedupstore.Unavailable {
 				t.Errorf("%s: %v, of class %v", name, err, dedupstore.ClassOf(err))
 			}
 		})
@@ -222,7 +231,8 @@ func TestStandardPassesOn(t *testing.T) {
 	t.Parallel()
 	book := &logbook{}
 	s := &store{}
-	cfg := &middleware.StandardConfig[*tx]{Timeout: time.Minute, DeadLetters: &cemetery{fails: errBase}, Logger: book.logger(slog.LevelError)}
+	cfg := &middleware.StandardConfig[*tx]{Timeout: time.Minute, DeadLetters: &cemetery{fails: errBase},
+		Logger: book.logger(slog.LevelError)}
 	topic := middleware.Standard(s, cfg).Topic(func(ctx context.Context, _ *tx, _ *consumer.Message) error {
 		if at, ok := ctx.Deadline(); !ok || time.Until(at) > time.Minute {
 			t.Errorf("the deadline is %v, %v", at, ok)
@@ -233,7 +243,8 @@ func TestStandardPassesOn(t *testing.T) {
 	if d.Err == nil {
 		t.Fatal("the dead letter was written")
 	}
-	if !slices.ContainsFunc(book.lines(t), func(l map[string]any) bool { return strings.Contains(l["msg"].(string), "cannot be written") }) {
+	if !slices.ContainsFunc(book.lines(t),
+		func(l map[string]any) bool { return strings.Contains(l["msg"].(string), "cannot be written") }) {
 		t.Errorf("DeadLetter writes elsewhere: %v", book.lines(t))
 	}
 }
@@ -247,11 +258,13 @@ func TestStandardConfiguresItsLinks(t *testing.T) {
 	}
 	for _, tracing := range []*middleware.TracingConfig{nil, {Parent: true}, {TracerProvider: provider(own)}} {
 		cfg := &middleware.StandardConfig[*tx]{
-			Tracing: tracing, Logging: &middleware.LoggingConfig{EventID: true}, Logger: book.logger(slog.LevelDebug), TracerProvider: provider(of),
+			Tracing: tracing, Logging: &middleware.LoggingConfig{EventID: true}, Logger: book.logger(slog.LevelDebug),
+			TracerProvider: provider(of),
 		}
 		msg := consumertest.Message("orders", "e1", nil)
 		msg.Headers = append(msg.Headers, consumer.Header{Key: "traceparent", Value: []byte(traceparent)})
-		if d := consumertest.New(t, topics(middleware.Standard(&store{}, cfg).Topic(noop)), nil).Deliver(t.Context(), msg); d.Err != nil {
+		if d := consumertest.New(t, topics(middleware.Standard(&store{}, cfg).Topic(noop)), nil).Deliver(t.Context(),
+			msg); d.Err != nil {
 			t.Fatal(d.Err)
 		}
 	}
@@ -267,7 +280,8 @@ func TestStandardConfiguresItsLinks(t *testing.T) {
 		}
 	}
 	if !slices.Equal(parents, []bool{false, true}) || len(own.GetSpans()) == 0 {
-		t.Errorf("spans with a parent: %v, want the second of two; %d spans of the link's own provider", parents, len(own.GetSpans()))
+		t.Errorf("spans with a parent: %v, want the second of two; %d spans of the link's own provider", parents,
+			len(own.GetSpans()))
 	}
 }
 
@@ -275,8 +289,10 @@ func TestStandardConfiguresItsLinks(t *testing.T) {
 func TestRouteShowsItsDefault(t *testing.T) {
 	t.Parallel()
 	routes := map[string]consumer.Handler{"a": returning(nil)}
-	h := middleware.Route(middleware.ByHeader("type"), routes, &middleware.RouteConfig{Default: middleware.Dedup[*tx](nil, noop, nil)})
-	if _, err := consumer.New(topics(consumer.Topic{Handler: h})); err == nil || !strings.Contains(err.Error(), "the store is nil") {
+	h := middleware.Route(middleware.ByHeader("type"), routes,
+		&middleware.RouteConfig{Default: middleware.Dedup[*tx](nil, noop, nil)})
+	if _, err := consumer.New(topics(consumer.Topic{Handler: h})); err == nil ||
+		!strings.Contains(err.Error(), "the store is nil") {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,14 +10,15 @@ import (
 
 // call calls next, and then with what it came to, whose answer is the link's.
 //
-// A handler that ends its goroutine (runtime.Goexit) leaves no link a chance to return. What they would return goes outward in
-// Result.Exited then, link by link. A panic is none of it: it is for Recover, or for the runner.
+// A handler that ends its goroutine (runtime.Goexit) leaves no link a chance to return. What they would return goes
+// outward in Result.Exited then, link by link. A panic is none of it: it is for Recover, or for the runner.
 func call(ctx context.Context, msg *consumer.Message, next consumer.Handler, then func(err error) error) error {
 	return callFor(ctx, msg, msg, next, then)
 }
 
 // callFor is call for a part of what msg is handled by, which has a copy of it.
-func callFor(ctx context.Context, msg, part *consumer.Message, next consumer.Handler, then func(err error) error) error {
+func callFor(ctx context.Context, msg, part *consumer.Message, next consumer.Handler,
+	then func(err error) error) error {
 	returned := false
 	defer func() {
 		if returned {
@@ -41,9 +42,10 @@ func exited(msg *consumer.Message) error {
 	return &consumer.Panic{Stack: debug.Stack()}
 }
 
-// observe calls next and, when it has ended in whatever way, seen with what became of the attempt and its error. panicked says that
-// a panic goes through, or the end of the goroutine of which no link inside has made anything.
-func observe(ctx context.Context, msg *consumer.Message, next consumer.Handler, seen func(what outcome, err error, panicked bool)) (err error) {
+// observe calls next and, when it has ended in whatever way, seen with what became of the attempt and its error.
+// panicked says that a panic goes through, or the end of the goroutine of which no link inside has made anything.
+func observe(ctx context.Context, msg *consumer.Message, next consumer.Handler,
+	seen func(what outcome, err error, panicked bool)) (err error) {
 	returned := false
 	defer func() {
 		switch exit := msg.Result.Exited; {

@@ -24,18 +24,19 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// A handler that is cancelled in the middle of a call and swallows it: whatever it returns, nothing of it stays. It is cancelled by
-// the end of the drain, and by Timeout.
+// A handler that is cancelled in the middle of a call and swallows it: whatever it returns, nothing of it stays. It is
+// cancelled by the end of the drain, and by Timeout.
 func TestSwallowedCancellationOfAChain(t *testing.T) {
 	t.Parallel()
 	const insert = "insert into effect values ('e')"
 	t.Run("pgx", func(t *testing.T) {
 		t.Parallel()
 		pool := serverstest.Pool(t)
-		swallowedCancellation(t, pgxstore.New(pool, nil), chainDatabase(t, pool.Config().ConnString()), func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, insert)
-			return err
-		})
+		swallowedCancellation(t, pgxstore.New(pool, nil), chainDatabase(t, pool.Config().ConnString()),
+			func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, insert)
+				return err
+			})
 	})
 	t.Run("sql", func(t *testing.T) {
 		t.Parallel()
@@ -48,10 +49,11 @@ func TestSwallowedCancellationOfAChain(t *testing.T) {
 	t.Run("bun", func(t *testing.T) {
 		t.Parallel()
 		db := chainDatabase(t, serverstest.DatabaseURL(t)+"&default_query_exec_mode=exec")
-		swallowedCancellation(t, bunstore.New(bun.NewDB(db, pgdialect.New()), nil), db, func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.ExecContext(ctx, insert)
-			return err
-		})
+		swallowedCancellation(t, bunstore.New(bun.NewDB(db, pgdialect.New()), nil), db,
+			func(ctx context.Context, tx bun.Tx) error {
+				_, err := tx.ExecContext(ctx, insert)
+				return err
+			})
 	})
 }
 
@@ -71,7 +73,8 @@ func chainDatabase(t *testing.T, url string) *sql.DB {
 	return db
 }
 
-func swallowedCancellation[Tx any](t *testing.T, store dedupstore.Store[Tx], db *sql.DB, write func(context.Context, Tx) error) {
+func swallowedCancellation[Tx any](t *testing.T, store dedupstore.Store[Tx], db *sql.DB,
+	write func(context.Context, Tx) error) {
 	t.Helper()
 	// a service that answers nobody who is still there
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
@@ -116,13 +119,15 @@ func swallowedCancellation[Tx any](t *testing.T, store dedupstore.Store[Tx], db 
 	check("the drain ends", 0)
 
 	called = func() {}
-	if out := chains(300*time.Millisecond).Deliver(t.Context(), consumertest.Message("t", "e1", nil)); out.End != consumertest.Stopped || len(out.Attempts) != 2 {
+	if out := chains(300*time.Millisecond).Deliver(t.Context(),
+		consumertest.Message("t", "e1", nil)); out.End != consumertest.Stopped || len(out.Attempts) != 2 {
 		t.Errorf("Timeout: %v, %v", out.End, out)
 	}
 	check("Timeout", 0)
 
 	slow = false
-	if out := chains(time.Minute).Deliver(t.Context(), consumertest.Message("t", "e1", nil)); out.Err != nil || out.Result.Duplicate {
+	if out := chains(time.Minute).Deliver(t.Context(), consumertest.Message("t", "e1", nil)); out.Err != nil ||
+		out.Result.Duplicate {
 		t.Errorf("the next delivery: %v", out)
 	}
 	check("the next delivery", 1)

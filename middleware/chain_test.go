@@ -128,7 +128,8 @@ func TestFullChain(t *testing.T) {
 func TestNewKnowsTheOrder(t *testing.T) {
 	t.Parallel()
 	order := []consumer.Middleware{
-		middleware.Tracing(nil), middleware.Logging(nil, nil), middleware.Retry(3, nil), middleware.Recover(), middleware.Timeout(time.Second),
+		middleware.Tracing(nil), middleware.Logging(nil, nil), middleware.Retry(3, nil), middleware.Recover(),
+		middleware.Timeout(time.Second),
 	}
 	try := func(mws ...consumer.Middleware) error {
 		_, err := consumer.New(consumer.Config{

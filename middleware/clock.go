@@ -8,7 +8,8 @@ import (
 	"github.com/einmal-go/einmal/internal/turn"
 )
 
-// clock is the context of an attempt under a Timeout. Its deadline is that of the handler, except while Dedup waits for the database.
+// clock is the context of an attempt under a Timeout. Its deadline is that of the handler, except while Dedup waits for
+// the database.
 type clock struct {
 	context.Context
 	cancel context.CancelCauseFunc

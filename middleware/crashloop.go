@@ -21,12 +21,13 @@ import (
 
 // CrashLoopConfig is what can be chosen about CrashLoop. Nil means all defaults.
 type CrashLoopConfig struct {
-	// Limit is how often the process may end while a message is handled, until the message is given up: counted ends, of which the
-	// first, in the midst of the work, is none. Defaults to 3: a restart, one more to be sure, and one for bad luck.
+	// Limit is how often the process may end while a message is handled, until the message is given up: counted ends, of
+	// which the first, in the midst of the work, is none. Defaults to 3: a restart, one more to be sure, and one for bad
+	// luck.
 	Limit int
 
-	// Logger is told when a count could not be taken back, as often as that happens: the message is then under suspicion after the next
-	// start, though it did not end the process. Defaults to slog.Default().
+	// Logger is told when a count could not be taken back, as often as that happens: the message is then under suspicion
+	// after the next start, though it did not end the process. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -36,27 +37,31 @@ const defaultCrashLimit = 3
 // CrashLoopConfig.Limit says.
 var ErrCrashLoop = errtype.New("crash_loop", "the process ended each time while this message was handled")
 
-// CrashLoop returns a middleware against messages whose handling ends the process: by os.Exit, for want of memory, by a panic in a
-// goroutine of the handler's own. Nothing in the process can catch that; it is delivered again after the restart, and again.
+// CrashLoop returns a middleware against messages whose handling ends the process: by os.Exit, for want of memory, by a
+// panic in a goroutine of the handler's own. Nothing in the process can catch that; it is delivered again after the
+// restart, and again.
 //
-// Right after a partition was assigned, when what was in work at a crash is delivered again, CrashLoop counts each message in a
-// committed transaction of starts before it is handled, and forgets it when that has returned, well or not. What is found counted
-// after the next start may be what ended the process, or was in work beside it: such messages are handled one at a time, each with
-// no other counted one beside it in this process, so that the count of an innocent one does not rise with the guilty. A
-// message that was found with a count of Limit is not handled any more: the answer is a permanent error that wraps ErrCrashLoop, for
-// DeadLetter outside, or for OnFailure. It stays so, whatever becomes of the handler, until its row is deleted: Redrive does not
-// look at it, and a message that is redelivered after that is a duplicate.
+// Right after a partition was assigned, when what was in work at a crash is delivered again, CrashLoop counts each
+// message in a committed transaction of starts before it is handled, and forgets it when that has returned, well or
+// not. What is found counted after the next start may be what ended the process, or was in work beside it: such
+// messages are handled one at a time, each with no other counted one beside it in this process, so that the count of an
+// innocent one does not rise with the guilty. A message that was found with a count of Limit is not handled any more:
+// the answer is a permanent error that wraps ErrCrashLoop, for DeadLetter outside, or for OnFailure. It stays so,
+// whatever becomes of the handler, until its row is deleted: Redrive does not look at it, and a message that is
+// redelivered after that is a duplicate.
 //
-// As soon as so many messages of the partition have been handled as can have been in work at the crash (one in PartitionOrder,
-// Limits.PartitionMessages otherwise), the rest are handled without being counted, until the partition is assigned again.
-// Messages that are recorded as processed are not counted either.
+// As soon as so many messages of the partition have been handled as can have been in work at the crash (one in
+// PartitionOrder, Limits.PartitionMessages otherwise), the rest are handled without being counted, until the partition
+// is assigned again. Messages that are recorded as processed are not counted either.
 //
-// Use one CrashLoop for all topics of a process that may have such a handler: those of different ones do not know of each other.
+// Use one CrashLoop for all topics of a process that may have such a handler: those of different ones do not know of
+// each other.
 func CrashLoop(starts deadletter.Starts, cfg *CrashLoopConfig) consumer.Middleware {
 	if cfg == nil {
 		cfg = &CrashLoopConfig{}
 	}
-	c := &crashLoop{starts: starts, limit: cmp.Or(cfg.Limit, defaultCrashLimit), gate: &gate{}, log: safelog.Logger(cfg.Logger)}
+	c := &crashLoop{starts: starts, limit: cmp.Or(cfg.Limit, defaultCrashLimit), gate: &gate{},
+		log: safelog.Logger(cfg.Logger)}
 	c.invalid = c.validate()
 	return func(next consumer.Handler) consumer.Handler {
 		return &crashLoop{next: next, starts: c.starts, limit: c.limit, gate: c.gate, log: c.log, invalid: c.invalid}
@@ -180,7 +185,8 @@ func (s *suspicion) before(ctx context.Context, starts deadletter.Starts, key de
 	return s.counts[key.Event], nil
 }
 
-// endTimeout bounds how long a message waits for its count to be forgotten. One that is not is under suspicion once more.
+// endTimeout bounds how long a message waits for its count to be forgotten. One that is not is under suspicion once
+// more.
 const endTimeout = 5 * time.Second
 
 func (c *crashLoop) end(ctx context.Context, msg *consumer.Message, key dedupstore.Key, s *suspicion) {
@@ -188,7 +194,8 @@ func (c *crashLoop) end(ctx context.Context, msg *consumer.Message, key dedupsto
 	defer cancel()
 	if err := c.starts.End(ctx, key); err != nil {
 		c.log.WarnContext(ctx, "einmal: the start of a message that did not end the process could not be forgotten: it is under suspicion after the next start",
-			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))), slog.Int64(string(names.Offset), msg.Offset),
+			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))),
+			slog.Int64(string(names.Offset), msg.Offset),
 			slog.String(string(names.ErrorType), errtype.Of(err)), slog.String("error", msg.ErrorText(err, maxErrorText)))
 		return
 	}

@@ -76,7 +76,8 @@ func numbered(event string) *consumer.Message {
 	return msg
 }
 
-// So many messages are counted as can have been in work at a crash, each until it is done; none before the partition was assigned.
+// So many messages are counted as can have been in work at a crash, each until it is done; none before the partition
+// was assigned.
 func TestCrashLoopCountsTheFirst(t *testing.T) {
 	t.Parallel()
 	s := &starts{known: map[string]bool{"duplicate": true}}
@@ -150,14 +151,16 @@ func (f forgetful) End(context.Context, dedupstore.Key) error { return errors.Ne
 func TestCrashLoopCannotForget(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
-	mw := middleware.CrashLoop(forgetful{&starts{}}, &middleware.CrashLoopConfig{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	mw := middleware.CrashLoop(forgetful{&starts{}},
+		&middleware.CrashLoopConfig{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 	h := assigned(t, mw, consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil }), 1)
 	for range 2 { // of which the second one is not counted
 		if err := h.Handle(t.Context(), message()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text := lines.String(); strings.Count(text, "could not be forgotten") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "permission denied") {
+	if text := lines.String(); strings.Count(text, "could not be forgotten") != 1 ||
+		!strings.Contains(text, "level=WARN") || !strings.Contains(text, "permission denied") {
 		t.Error(text)
 	}
 }
@@ -175,7 +178,8 @@ func TestCrashLoopLimit(t *testing.T) {
 			}), 1)
 			for range 2 {
 				err := h.Handle(t.Context(), message())
-				if refused := errors.Is(err, middleware.ErrCrashLoop); refused != (count >= limit) || refused == ran || refused != consumer.IsPermanent(err) {
+				if refused := errors.Is(err, middleware.ErrCrashLoop); refused != (count >= limit) || refused == ran ||
+					refused != consumer.IsPermanent(err) {
 					t.Errorf("limit %d, count %d: %v, ran %v", limit, count, err, ran)
 				}
 			}
@@ -245,10 +249,11 @@ func TestCrashLoopWithoutItsTable(t *testing.T) {
 	t.Parallel()
 	s := &starts{fails: dedupstore.ErrUnavailable}
 	retries := 0
-	h := assigned(t, middleware.CrashLoop(s, nil), middleware.Retry(2, nil)(consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
-		retries++
-		return errBase
-	})), 1)
+	h := assigned(t, middleware.CrashLoop(s, nil),
+		middleware.Retry(2, nil)(consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+			retries++
+			return errBase
+		})), 1)
 	msg := message()
 	for attempt := 1; attempt <= 10; attempt++ {
 		msg.Attempt = attempt
@@ -280,7 +285,8 @@ func TestCrashLoopChecks(t *testing.T) {
 		}
 	}
 	// Policies without a dead letter.
-	for policy, end := range map[consumer.OnFailure]consumertest.End{consumer.KeepTrying: consumertest.Limit, consumer.Stop: consumertest.Stopped} {
+	for policy, end := range map[consumer.OnFailure]consumertest.End{consumer.KeepTrying: consumertest.Limit,
+		consumer.Stop: consumertest.Stopped} {
 		topic := consumer.Topic{
 			Handler: returning(nil), OnFailure: policy,
 			Middleware: []consumer.Middleware{middleware.CrashLoop(&starts{counts: map[string]int{"e1": 3}}, nil)},

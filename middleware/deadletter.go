@@ -22,28 +22,29 @@ import (
 
 // DeadLetterConfig is what can be chosen about DeadLetter. Nil means all defaults.
 type DeadLetterConfig struct {
-	// Except are kinds of failure that make no dead letter: their errors go on to the topic's OnFailure, which keeps trying or
-	// stops. A topic in which a message without an id means that the producer is broken may say {deadletter.KindNoEventID} together
-	// with consumer.Stop.
+	// Except are kinds of failure that make no dead letter: their errors go on to the topic's OnFailure, which keeps
+	// trying or stops. A topic in which a message without an id means that the producer is broken may say
+	// {deadletter.KindNoEventID} together with consumer.Stop.
 	Except []deadletter.Kind
 
-	// PerSecond is how many dead letters a topic writes in a second of this process, after the first ten seconds' worth of them.
-	// Messages that come faster are parked, with all that is ordered behind them, and run again when it is their turn: some may
-	// have been cured by then. Defaults to 10: dead letters are for exceptions, and where every message fails, an hour of it
-	// should be a table that somebody can look through, not the whole topic. Negative means no limit.
+	// PerSecond is how many dead letters a topic writes in a second of this process, after the first ten seconds' worth of
+	// them. Messages that come faster are parked, with all that is ordered behind them, and run again when it is their
+	// turn: some may have been cured by then. Defaults to 10: dead letters are for exceptions, and where every message
+	// fails, an hour of it should be a table that somebody can look through, not the whole topic. Negative means no limit.
 	PerSecond float64
 
-	// ErrorText makes the texts of errors for dead letters. Defaults to deadletter.Text, which masks what looks like a secret or like
-	// a part of the message. What it returns is cut to deadletter.MaxText bytes.
+	// ErrorText makes the texts of errors for dead letters. Defaults to deadletter.Text, which masks what looks like a
+	// secret or like a part of the message. What it returns is cut to deadletter.MaxText bytes.
 	ErrorText func(err error, msg *consumer.Message) string
 
-	// WithoutMessage writes dead letters without the message's key, value and headers, as those of a message that is too large: for topics
-	// whose personal data must not be kept outside of them. Topic, partition and offset say where it is, as long as Kafka has it. Such dead
-	// letters cannot be redriven from the table: consumer.Replay handles the message again.
+	// WithoutMessage writes dead letters without the message's key, value and headers, as those of a message that is too
+	// large: for topics whose personal data must not be kept outside of them. Topic, partition and offset say where it is,
+	// as long as Kafka has it. Such dead letters cannot be redriven from the table: consumer.Replay handles the message
+	// again.
 	WithoutMessage bool
 
-	// Logger is told, once a minute at most, that dead letters cannot be written, or come faster than PerSecond. The dead letters
-	// themselves are in the lines of Logging. Defaults to slog.Default().
+	// Logger is told, once a minute at most, that dead letters cannot be written, or come faster than PerSecond. The dead
+	// letters themselves are in the lines of Logging. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -56,27 +57,30 @@ const (
 // deadRetry are the pauses between attempts to write a dead letter.
 var deadRetry = RetryConfig{Base: time.Second, Max: time.Minute}
 
-// DeadLetter returns a middleware that takes a message out of the way for which no attempt will help (consumer.Permanent), or whose
-// attempts have all failed (*consumer.GaveUp, which Retry inside it returns). It writes a dead letter through dead, in one transaction
-// of store with the record of the event: then the message has taken its effect, and its offset may be committed. store must be that
-// of the Dedup inside, or one on the same table: elsewhere the record would not keep the handler from running after its dead letter.
-// Other errors pass.
+// DeadLetter returns a middleware that takes a message out of the way for which no attempt will help
+// (consumer.Permanent), or whose attempts have all failed (*consumer.GaveUp, which Retry inside it returns). It writes
+// a dead letter through dead, in one transaction of store with the record of the event: then the message has taken its
+// effect, and its offset may be committed. store must be that of the Dedup inside, or one on the same table: elsewhere
+// the record would not keep the handler from running after its dead letter. Other errors pass.
 //
-// The record's key is that of Dedup, msg.Consumer and msg.EventID. Where there is no id that can be recorded, it is the message's place:
-// see deadletter.Place, or deadletter.PlaceUUID where the table refuses that, because its ids are UUIDs. If the key was recorded before, the effect is there already, or the dead letter was written by an earlier
+// The record's key is that of Dedup, msg.Consumer and msg.EventID. Where there is no id that can be recorded, it is the
+// message's place: see deadletter.Place, or deadletter.PlaceUUID where the table refuses that, because its ids are
+// UUIDs. If the key was recorded before, the effect is there already, or the dead letter was written by an earlier
 // delivery: nothing is written, and msg.Result.Duplicate is set. Otherwise msg.Result.Dead is.
 //
-// An id that is of the form of a place, which a producer may have set
-// on purpose, is none. A handler that ended the transaction itself (dedupstore.ErrTxEnded) may have committed the record of an effect that is not
-// complete. Its dead letter is keyed by the place, so that this record does not hide it.
+// An id that is of the form of a place, which a producer may have set on purpose, is none. A handler that ended the
+// transaction itself (dedupstore.ErrTxEnded) may have committed the record of an effect that is not complete. Its dead
+// letter is keyed by the place, so that this record does not hide it.
 //
-// As long as a dead letter cannot be written, because the database is away, its table is missing, or the message is larger than that
-// takes, the message stays and is tried again, after 1 s, then twice as long each time up to 1 min: the answer is a
-// consumer.RetryAfter, so that OnFailure does not see it.
+// As long as a dead letter cannot be written, because the database is away, its table is missing, or the message is
+// larger than that takes, the message stays and is tried again, after 1 s, then twice as long each time up to 1 min:
+// the answer is a consumer.RetryAfter, so that OnFailure does not see it.
 //
-// Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker, and dead if it is a deadletter.TxChecker. It
-// refuses a store that records elsewhere than the Dedup inside, where both can tell (dedupstore.Identifier).
-func DeadLetter[Tx any](store dedupstore.Store[Tx], dead deadletter.Writer[Tx], cfg *DeadLetterConfig) consumer.Middleware {
+// Check, which Run calls at its start, asks store and dead if they are a dedupstore.Checker, and dead if it is a
+// deadletter.TxChecker. It refuses a store that records elsewhere than the Dedup inside, where both can tell
+// (dedupstore.Identifier).
+func DeadLetter[Tx any](store dedupstore.Store[Tx], dead deadletter.Writer[Tx],
+	cfg *DeadLetterConfig) consumer.Middleware {
 	d := &deadLetter[Tx]{store: store, dead: dead}
 	if cfg != nil {
 		d.cfg = *cfg
@@ -185,7 +189,8 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 	if delay := w.turn.Sub(now); delay > 0 {
 		if n, ok := d.storm.now(now); ok {
 			d.cfg.Logger.WarnContext(ctx, "einmal: dead letters come faster than DeadLetterConfig.PerSecond allows, messages wait for their turn",
-				slog.String(string(names.Topic), msg.Topic), slog.String(string(names.ErrorType), errtype.Of(err)), slog.Int("waited", n))
+				slog.String(string(names.Topic), msg.Topic), slog.String(string(names.ErrorType), errtype.Of(err)),
+				slog.Int("waited", n))
 		}
 		return consumer.RetryAfter(delay, w)
 	}
@@ -198,7 +203,8 @@ func (d *deadLetter[Tx]) bury(ctx context.Context, msg *consumer.Message, kind d
 	w.failures++
 	if n, ok := d.stuck.now(now); ok {
 		d.cfg.Logger.ErrorContext(ctx, "einmal: a dead letter cannot be written, the message stays",
-			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))), slog.Int64(string(names.Offset), msg.Offset),
+			slog.String(string(names.Topic), msg.Topic), slog.String(string(names.Partition), strconv.Itoa(int(msg.Partition))),
+			slog.Int64(string(names.Offset), msg.Offset),
 			slog.String("error", cut(d.text(w.own, msg), maxErrorText)), slog.Int("attempts", n))
 	}
 	ceiling := deadRetry.ceiling(w.failures)
@@ -238,8 +244,9 @@ func unrecordable(msg *consumer.Message, err error) error {
 	if !msg.Timestamp.IsZero() {
 		at = "its time is " + msg.Timestamp.UTC().Format(time.DateTime)
 	}
-	return dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("the table takes no key of the message, neither an id of its event nor its place as text or as a UUIDv7, and %s: "+
-		"create the partition of that time; or note the message, and set the group's offset behind it: %w", at, err))
+	return dedupstore.WithClass(dedupstore.Misconfigured,
+		fmt.Errorf("the table takes no key of the message, neither an id of its event nor its place as text or as a UUIDv7, and %s: "+
+			"create the partition of that time; or note the message, and set the group's offset behind it: %w", at, err))
 }
 
 // eventsOf are the second halves of the keys to try, in their order: a store may refuse the first.
@@ -260,11 +267,13 @@ func hasID(msg *consumer.Message) bool {
 }
 
 // once runs the transaction, and keeps the times of its steps.
-func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key dedupstore.Key, rec *deadletter.Record) (ran bool, err error) {
+func (d *deadLetter[Tx]) once(ctx context.Context, msg *consumer.Message, key dedupstore.Key,
+	rec *deadletter.Record) (ran bool, err error) {
 	return timedOnce(ctx, d.store, msg, key, func(ctx context.Context, tx Tx) error { return d.dead.Write(ctx, tx, rec) })
 }
 
-func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind, err error) *deadletter.Record {
+func (d *deadLetter[Tx]) record(ctx context.Context, msg *consumer.Message, key dedupstore.Key, kind deadletter.Kind,
+	err error) *deadletter.Record {
 	rec := deadletter.NewRecord(msg, key)
 	if d.cfg.WithoutMessage {
 		rec.Key, rec.Value, rec.Headers, rec.LeftOut = nil, nil, nil, true

@@ -39,7 +39,8 @@ func kindOf(err error) deadletter.Kind {
 // plain shortens a text and makes it one that databases take.
 func plain(text string, limit int) string { return strings.ReplaceAll(cut(text, limit), "\x00", "?") }
 
-// checkIfAble asks what can tell whether it will work. A database that does not answer is asked again until StartTimeout.
+// checkIfAble asks what can tell whether it will work. A database that does not answer is asked again until
+// StartTimeout.
 func checkIfAble(ctx context.Context, what any) error {
 	c, ok := what.(dedupstore.Checker)
 	if !ok {

@@ -49,12 +49,13 @@ func TestDeadLetterTakesWhatIsGivenUp(t *testing.T) {
 		err  error
 		kind deadletter.Kind // "" if it passes
 	}{
-		"gave up":              {&consumer.GaveUp{Attempts: 5, Err: errBase}, deadletter.KindGaveUp},
-		"permanent":            {consumer.Permanent(errBase), deadletter.KindPermanent},
-		"panic":                {&consumer.GaveUp{Attempts: 5, Err: panicked}, deadletter.KindPanicked},
-		"timeout":              {&consumer.GaveUp{Attempts: 5, Err: middleware.ErrTimeout}, deadletter.KindTimedOut},
-		"processing limit":     {&consumer.GaveUp{Attempts: 5, Err: consumer.ErrProcessingLimit}, deadletter.KindTimedOut},
-		"tombstone":            {consumer.Permanent(&consumer.DecodeError{Err: consumer.ErrTombstone}), deadletter.KindUndecodable},
+		"gave up":          {&consumer.GaveUp{Attempts: 5, Err: errBase}, deadletter.KindGaveUp},
+		"permanent":        {consumer.Permanent(errBase), deadletter.KindPermanent},
+		"panic":            {&consumer.GaveUp{Attempts: 5, Err: panicked}, deadletter.KindPanicked},
+		"timeout":          {&consumer.GaveUp{Attempts: 5, Err: middleware.ErrTimeout}, deadletter.KindTimedOut},
+		"processing limit": {&consumer.GaveUp{Attempts: 5, Err: consumer.ErrProcessingLimit}, deadletter.KindTimedOut},
+		"tombstone": {consumer.Permanent(&consumer.DecodeError{Err: consumer.ErrTombstone}),
+			deadletter.KindUndecodable},
 		"too old":              {consumer.Permanent(middleware.ErrTooOld), deadletter.KindTooOld},
 		"no id":                {consumer.Permanent(consumer.ErrNoEventID), deadletter.KindNoEventID},
 		"invalid id":           {consumer.Permanent(dedupstore.ErrInvalidKey), deadletter.KindNoEventID},
@@ -75,15 +76,18 @@ func TestDeadLetterTakesWhatIsGivenUp(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(c.dead) != 1 || !msg.Result.Dead || !errors.Is(msg.Result.DeadErr, test.err) || msg.Result.Duplicate {
+			if err != nil || len(c.dead) != 1 || !msg.Result.Dead || !errors.Is(msg.Result.DeadErr, test.err) ||
+				msg.Result.Duplicate {
 				t.Fatalf("%v, %d dead letters, %+v", err, len(c.dead), msg.Result)
 			}
-			if rec := c.dead[0]; rec.Kind != test.kind || rec.Event != "e1" || rec.Consumer != "billing/orders" || rec.Offset != 42 || rec.ErrorType == "" || rec.Error == "" {
+			if rec := c.dead[0]; rec.Kind != test.kind || rec.Event != "e1" || rec.Consumer != "billing/orders" ||
+				rec.Offset != 42 || rec.ErrorType == "" || rec.Error == "" {
 				t.Errorf("%+v, want the kind %s", rec, test.kind)
 			}
 			// Its kind may be excepted.
 			except := &middleware.DeadLetterConfig{Except: []deadletter.Kind{test.kind}}
-			if err := middleware.DeadLetter(s, c, except)(returning(test.err)).Handle(t.Context(), message()); !errors.Is(err, test.err) || len(c.dead) != 1 {
+			if err := middleware.DeadLetter(s, c, except)(returning(test.err)).Handle(t.Context(), message()); !errors.Is(err,
+				test.err) || len(c.dead) != 1 {
 				t.Errorf("excepted: %v, %d dead letters", err, len(c.dead))
 			}
 		})
@@ -109,7 +113,8 @@ func TestDeadLetterOfADuplicate(t *testing.T) {
 	}
 }
 
-// Where the id cannot be recorded, the place is the key; and where the handler has ended the transaction, whose record may be there.
+// Where the id cannot be recorded, the place is the key; and where the handler has ended the transaction, whose record
+// may be there.
 func TestDeadLetterKeys(t *testing.T) {
 	t.Parallel()
 	id := consumer.TopicID{7}
@@ -119,11 +124,14 @@ func TestDeadLetterKeys(t *testing.T) {
 		err   error
 		event string
 	}{
-		"id":               {func(*consumer.Message) {}, errBase, "e1"},
-		"no id":            {func(m *consumer.Message) { m.EventID, m.EventIDErr = "", consumer.ErrNoEventID }, consumer.ErrNoEventID, place},
-		"id and error":     {func(m *consumer.Message) { m.EventIDErr = consumer.ErrNoEventID }, consumer.ErrNoEventID, place},
-		"empty id":         {func(m *consumer.Message) { m.EventID = "" }, errBase, place},
-		"id too long":      {func(m *consumer.Message) { m.EventID = strings.Repeat("x", 2000) }, dedupstore.ErrInvalidKey, place},
+		"id": {func(*consumer.Message) {}, errBase, "e1"},
+		"no id": {func(m *consumer.Message) { m.EventID, m.EventIDErr = "", consumer.ErrNoEventID },
+			consumer.ErrNoEventID, place},
+		"id and error": {func(m *consumer.Message) { m.EventIDErr = consumer.ErrNoEventID }, consumer.ErrNoEventID,
+			place},
+		"empty id": {func(m *consumer.Message) { m.EventID = "" }, errBase, place},
+		"id too long": {func(m *consumer.Message) { m.EventID = strings.Repeat("x", 2000) }, dedupstore.ErrInvalidKey,
+			place},
 		"ended":            {func(*consumer.Message) {}, dedupstore.ErrTxEnded, place},
 		"too old to store": {func(m *consumer.Message) { m.EventID = "old" }, middleware.ErrTooOld, place},
 	} {
@@ -170,12 +178,14 @@ func TestDeadLetterCannotBeWritten(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, s, log := &cemetery{}, &store{}, &strings.Builder{}
 				harm(s, c)
-				h := middleware.DeadLetter(s, c, &middleware.DeadLetterConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})(gaveUp(errBase))
+				h := middleware.DeadLetter(s, c,
+					&middleware.DeadLetterConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})(gaveUp(errBase))
 				msg, last := message(), time.Duration(0)
 				for attempt := range 20 {
 					err := h.Handle(t.Context(), msg)
 					delay, ok := consumer.Delay(err)
-					if !ok || delay < min(time.Minute, time.Second<<min(attempt, 6))/2 || delay > time.Minute || msg.Result.Dead || !errors.Is(err, errBase) {
+					if !ok || delay < min(time.Minute, time.Second<<min(attempt, 6))/2 || delay > time.Minute || msg.Result.Dead ||
+						!errors.Is(err, errBase) {
 						t.Fatalf("attempt %d: %v after %v, %v", attempt, delay, last, err)
 					}
 					last = delay
@@ -200,7 +210,8 @@ func TestDeadLetterStorm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, log := &cemetery{}, &strings.Builder{}
-		h := middleware.DeadLetter(&store{}, c, &middleware.DeadLetterConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})(gaveUp(errBase))
+		h := middleware.DeadLetter(&store{}, c,
+			&middleware.DeadLetterConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})(gaveUp(errBase))
 		const lanes, minutes = 100, 10
 		begin, attempts := time.Now(), 0
 		var all sync.WaitGroup
@@ -234,7 +245,8 @@ func TestDeadLetterStorm(t *testing.T) {
 			t.Errorf("%d dead letters in %d minutes, want about %d", n, minutes, most)
 		}
 		if attempts > 2*len(c.dead)+2*lanes {
-			t.Errorf("%d attempts for %d dead letters: a message that waits is to run once more, when it is its turn", attempts, len(c.dead))
+			t.Errorf("%d attempts for %d dead letters: a message that waits is to run once more, when it is its turn", attempts,
+				len(c.dead))
 		}
 		seen := map[string]bool{}
 		for _, rec := range c.dead {
@@ -249,7 +261,8 @@ func TestDeadLetterStorm(t *testing.T) {
 	})
 }
 
-// A drain is no failure, and the processing limit is one, whose dead letter is written although the attempt's context is done.
+// A drain is no failure, and the processing limit is one, whose dead letter is written although the attempt's context
+// is done.
 func TestDeadLetterWhenTheContextIsDone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -276,8 +289,10 @@ func TestDeadLetterWhenTheContextIsDone(t *testing.T) {
 func TestDeadLetterKnowsTheTrace(t *testing.T) {
 	t.Parallel()
 	c := &cemetery{}
-	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
-	if err := middleware.DeadLetter(&store{}, c, nil)(gaveUp(errBase)).Handle(ctx, message()); err != nil || c.dead[0].TraceID != "01000000000000000000000000000000" {
+	ctx := trace.ContextWithSpanContext(t.Context(),
+		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
+	if err := middleware.DeadLetter(&store{}, c, nil)(gaveUp(errBase)).Handle(ctx, message()); err != nil ||
+		c.dead[0].TraceID != "01000000000000000000000000000000" {
 		t.Errorf("%v, %+v", err, c.dead)
 	}
 }
@@ -294,7 +309,8 @@ func TestDeadLetterErrorText(t *testing.T) {
 		"mine\xff":    {errBase, &middleware.DeadLetterConfig{ErrorText: func(error, *consumer.Message) string { return "mine?" }}},
 	} {
 		c := &cemetery{}
-		if err := middleware.DeadLetter(&store{}, c, test.cfg)(returning(consumer.Permanent(test.err))).Handle(t.Context(), message()); err != nil {
+		if err := middleware.DeadLetter(&store{}, c, test.cfg)(returning(consumer.Permanent(test.err))).Handle(t.Context(),
+			message()); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.dead[0].Error; got != strings.ReplaceAll(want, "\xff", "?") {
@@ -303,7 +319,8 @@ func TestDeadLetterErrorText(t *testing.T) {
 	}
 	c := &cemetery{}
 	cfg := &middleware.DeadLetterConfig{ErrorText: func(err error, _ *consumer.Message) string { return err.Error() }}
-	if err := middleware.DeadLetter(&store{}, c, cfg)(returning(consumer.Permanent(long))).Handle(t.Context(), message()); err != nil {
+	if err := middleware.DeadLetter(&store{}, c, cfg)(returning(consumer.Permanent(long))).Handle(t.Context(),
+		message()); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.dead[0].Error; len(got) != deadletter.MaxText || strings.Contains(got, "\x00") {
@@ -315,13 +332,16 @@ func TestDeadLetterErrorText(t *testing.T) {
 func TestDeadLetterWithoutMessage(t *testing.T) {
 	t.Parallel()
 	c := &cemetery{}
-	err := middleware.DeadLetter(&store{}, c, &middleware.DeadLetterConfig{WithoutMessage: true})(returning(consumer.Permanent(errBase))).Handle(t.Context(), message())
+	err := middleware.DeadLetter(&store{}, c,
+		&middleware.DeadLetterConfig{WithoutMessage: true})(returning(consumer.Permanent(errBase))).Handle(t.Context(),
+		message())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := message()
 	rec := c.dead[0]
-	if rec.Key != nil || rec.Value != nil || rec.Headers != nil || !rec.LeftOut || rec.Size == 0 || rec.Offset != want.Offset || rec.Event != want.EventID || rec.Error == "" {
+	if rec.Key != nil || rec.Value != nil || rec.Headers != nil || !rec.LeftOut || rec.Size == 0 ||
+		rec.Offset != want.Offset || rec.Event != want.EventID || rec.Error == "" {
 		t.Errorf("%+v", rec)
 	}
 }
@@ -330,16 +350,18 @@ func TestDeadLetterChecks(t *testing.T) {
 	t.Parallel()
 	says := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
 	for want, h := range map[string]consumer.Handler{
-		"the store is nil":         middleware.DeadLetter(nil, deadletter.Writer[*tx](&cemetery{}), nil)(returning(nil)),
-		"the table is nil":         middleware.DeadLetter[*tx](&store{}, nil, nil)(returning(nil)),
-		`"no id", which is no`:     middleware.DeadLetter(&store{}, &cemetery{}, &middleware.DeadLetterConfig{Except: []deadletter.Kind{"no id"}})(returning(nil)),
+		"the store is nil": middleware.DeadLetter(nil, deadletter.Writer[*tx](&cemetery{}), nil)(returning(nil)),
+		"the table is nil": middleware.DeadLetter[*tx](&store{}, nil, nil)(returning(nil)),
+		`"no id", which is no`: middleware.DeadLetter(&store{}, &cemetery{},
+			&middleware.DeadLetterConfig{Except: []deadletter.Kind{"no id"}})(returning(nil)),
 		"no table processed_event": middleware.DeadLetter(checkingStore{&store{check: says(errors.New("no table processed_event"))}}, &cemetery{}, nil)(returning(nil)),
 	} {
 		if err := check(t, h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	away := middleware.DeadLetter(checkingStore{&store{check: says(dedupstore.ErrUnavailable)}}, &cemetery{}, nil)(returning(nil))
+	away := middleware.DeadLetter(checkingStore{&store{check: says(dedupstore.ErrUnavailable)}}, &cemetery{},
+		nil)(returning(nil))
 	if _, again := consumer.Delay(check(t, away)); !again {
 		t.Error("a database that does not answer is not asked again")
 	}
@@ -370,20 +392,23 @@ func (s *transacting) InTx(ctx context.Context, fn func(ctx context.Context, tx 
 	return err
 }
 
-// A writer that can tell is asked at the start, in a transaction that is rolled back, and again while the database does not answer.
+// A writer that can tell is asked at the start, in a transaction that is rolled back, and again while the database does
+// not answer.
 func TestDeadLetterChecksInATransaction(t *testing.T) {
 	t.Parallel()
 	missing := errors.New("no table outbox_event")
 	for _, tc := range []struct {
 		says  error
 		again bool
-	}{{nil, false}, {missing, false}, {dedupstore.WithClass(dedupstore.Unavailable, missing), true}, {dedupstore.ErrUnavailable, true}} {
+	}{{nil, false}, {missing, false}, {dedupstore.WithClass(dedupstore.Unavailable, missing), true},
+		{dedupstore.ErrUnavailable, true}} {
 		s := &transacting{store: &store{}}
 		err := check(t, middleware.DeadLetter[*tx](s, &txChecking{says: tc.says}, nil)(returning(nil)))
 		if _, again := consumer.Delay(err); again != tc.again || !errors.Is(err, tc.says) || s.rolledBack != 1 {
 			t.Errorf("%v: %v, asked again %v, rolled back %d times", tc.says, err, again, s.rolledBack)
 		}
-		if err := check(t, middleware.DeadLetter[*tx](&store{}, &txChecking{says: tc.says}, nil)(returning(nil))); err != nil {
+		if err := check(t, middleware.DeadLetter[*tx](&store{}, &txChecking{says: tc.says},
+			nil)(returning(nil))); err != nil {
 			t.Errorf("a store without transactions of its own: %v", err)
 		}
 	}
@@ -401,7 +426,8 @@ func TestDeadLetterWithoutIDCannotBeForestalled(t *testing.T) {
 		h := middleware.DeadLetter(s, c, nil)(middleware.Dedup(s, noop, nil))
 		first, again := message(), *victim
 		first.TopicID, first.Offset, first.EventID = id, 7, forged
-		if err := errors.Join(h.Handle(t.Context(), first), h.Handle(t.Context(), &again)); err != nil || !again.Result.Dead || again.Result.Duplicate {
+		if err := errors.Join(h.Handle(t.Context(), first), h.Handle(t.Context(), &again)); err != nil ||
+			!again.Result.Dead || again.Result.Duplicate {
 			t.Errorf("after an event with the id %q: %v, %+v, want a dead letter", forged, err, again.Result)
 		}
 	}

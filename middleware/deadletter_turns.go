@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// waiting is the error of a message that waits for its dead letter to be written. It is found again in the next attempt's LastError.
+// waiting is the error of a message that waits for its dead letter to be written. It is found again in the next
+// attempt's LastError.
 type waiting struct {
 	error              // for which the message is given up
 	turn     time.Time // when it may be written
@@ -37,8 +38,8 @@ func waitingBefore(last error) *waiting {
 	return &waiting{}
 }
 
-// turns says when each of those who ask may go on, in the order in which they ask: so many at once, and so many in each second.
-// It remembers one time, however many wait.
+// turns says when each of those who ask may go on, in the order in which they ask: so many at once, and so many in each
+// second. It remembers one time, however many wait.
 type turns struct {
 	interval time.Duration // 0 for no limit
 	burst    time.Duration

@@ -41,7 +41,8 @@ func ofUUIDs(t *testing.T, idType string) *pgxpool.Pool {
 	return pool
 }
 
-// A dead letter without an event's id has a key that such a table takes: a UUIDv7 of the message's time, the same at each delivery.
+// A dead letter without an event's id has a key that such a table takes: a UUIDv7 of the message's time, the same at
+// each delivery.
 func TestDeadLetterWithoutIDInATableOfUUIDs(t *testing.T) {
 	t.Parallel()
 	for _, idType := range []string{"uuid", `text collate "C"`} {
@@ -56,7 +57,8 @@ func TestDeadLetterWithoutIDInATableOfUUIDs(t *testing.T) {
 			msg := consumertest.Message("orders", "", []byte("planted"))
 			msg.Headers, msg.Offset, msg.Timestamp = nil, 42, time.Date(2020, 3, 4, 5, 6, 7, 0, time.UTC)
 			for i, want := range []consumer.Result{{Dead: true}, {Duplicate: true}} {
-				if out := consumertest.Run(t, topic, msg); out.Err != nil || out.Result.Dead != want.Dead || out.Result.Duplicate != want.Duplicate {
+				if out := consumertest.Run(t, topic, msg); out.Err != nil || out.Result.Dead != want.Dead ||
+					out.Result.Duplicate != want.Duplicate {
 					t.Errorf("delivery %d: %v", i+1, out)
 				}
 			}
@@ -68,7 +70,8 @@ func TestDeadLetterWithoutIDInATableOfUUIDs(t *testing.T) {
 			if err != nil || len(list) != 2 {
 				t.Fatalf("%v, %d dead letters", err, len(list))
 			}
-			if id := list[0].Event; !strings.HasPrefix(id, "0170a3ef-") || len(id) != 36 || id[14] != '7' || id == list[1].Event {
+			if id := list[0].Event; !strings.HasPrefix(id, "0170a3ef-") || len(id) != 36 || id[14] != '7' ||
+				id == list[1].Event {
 				t.Errorf("the keys are %s and %s", id, list[1].Event)
 			}
 			var n int
@@ -79,15 +82,18 @@ func TestDeadLetterWithoutIDInATableOfUUIDs(t *testing.T) {
 	}
 }
 
-// Where not even that finds a partition, the message stays, and the log says why and what to do; and it is buried once there is one.
+// Where not even that finds a partition, the message stays, and the log says why and what to do; and it is buried once
+// there is one.
 func TestDeadLetterThatNoPartitionTakes(t *testing.T) {
 	t.Parallel()
 	pool := ofUUIDs(t, "uuid")
 	store := pgxstore.New(pool, nil)
 	var log bytes.Buffer
-	chain := middleware.DeadLetter(store, pgxdeadletter.New(pool, nil), &middleware.DeadLetterConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})(
+	chain := middleware.DeadLetter(store, pgxdeadletter.New(pool, nil),
+		&middleware.DeadLetterConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})(
 		middleware.Dedup(store, func(context.Context, pgx.Tx, *consumer.Message) error { return nil }, nil))
-	msg := &consumer.Message{Topic: "orders", Offset: 42, Value: []byte("planted"), Consumer: "billing/orders", EventIDErr: consumer.ErrNoEventID}
+	msg := &consumer.Message{Topic: "orders", Offset: 42, Value: []byte("planted"), Consumer: "billing/orders",
+		EventIDErr: consumer.ErrNoEventID}
 	handle := func() error {
 		msg.Result = consumer.Result{}
 		return chain.Handle(t.Context(), msg)
@@ -97,14 +103,16 @@ func TestDeadLetterThatNoPartitionTakes(t *testing.T) {
 		if _, again := consumer.Delay(err); !again || msg.Result.Dead || !errors.Is(err, consumer.ErrNoEventID) {
 			t.Errorf("%v, %+v: want that it stays", err, msg.Result)
 		}
-		if text := log.String(); says != "" && !strings.Contains(text, says) || !strings.Contains(text, "create the partition of that time") || strings.Contains(text, "planted") {
+		if text := log.String(); says != "" && !strings.Contains(text, says) ||
+			!strings.Contains(text, "create the partition of that time") || strings.Contains(text, "planted") {
 			t.Errorf("the log: %s", text)
 		}
 	}
 	stays(handle(), "it has no time") // the log says more only once a minute
 	msg.Timestamp = time.Date(2019, 3, 4, 5, 6, 7, 0, time.UTC)
 	stays(handle(), "")
-	if _, err := pool.Exec(t.Context(), `create table of2019 partition of processed_event for values from ('016806b5-bc00-0000-0000-000000000000') to ('016f5e66-e800-0000-0000-000000000000')`); err != nil {
+	if _, err := pool.Exec(t.Context(),
+		`create table of2019 partition of processed_event for values from ('016806b5-bc00-0000-0000-000000000000') to ('016f5e66-e800-0000-0000-000000000000')`); err != nil {
 		t.Fatal(err)
 	}
 	if err := handle(); err != nil || !msg.Result.Dead {

@@ -15,27 +15,27 @@ import (
 // DedupConfig is what can be chosen about Dedup. Nil means all defaults.
 type DedupConfig struct {
 	// Window is how long the store keeps its records, if it does not keep them for ever: an event whose Timestamp is older
-	// when it is handled, and whose record is not there, is refused with a permanent error that wraps ErrTooOld, because its record may have been deleted
-	// and it would take effect again. What is refused is not skipped: it is a failure like others, for OnFailure or a dead
-	// letter. Let janitor.Table.Keep be the same constant, and make it at least as long as the topic keeps messages: Run
-	// compares them at its start. docs/retention.md has the arithmetic.
+	// when it is handled, and whose record is not there, is refused with a permanent error that wraps ErrTooOld, because
+	// its record may have been deleted and it would take effect again. What is refused is not skipped: it is a failure
+	// like others, for OnFailure or a dead letter. Let janitor.Table.Keep be the same constant, and make it at least as
+	// long as the topic keeps messages: Run compares them at its start. docs/retention.md has the arithmetic.
 	//
 	// A message without a Timestamp is never too old. Defaults to 0: no limit, because records are kept for ever unless
 	// somebody deletes them.
 	Window time.Duration
 }
 
-// ErrTooOld is wrapped by the permanent error for an event that is older than DedupConfig.Window, or than the records that the
-// store keeps. It is dedupstore's.
+// ErrTooOld is wrapped by the permanent error for an event that is older than DedupConfig.Window, or than the records
+// that the store keeps. It is dedupstore's.
 var ErrTooOld = dedupstore.ErrTooOld
 
-// Dedup returns the handler at the heart of a chain: it runs h in a transaction of store that also records the event, so that
-// what h writes through its transaction takes effect once. It returns nil when the effect is committed, now or by an earlier
-// delivery: then h is not called and msg.Result.Duplicate is set. The key is msg.Consumer with msg.EventID;
-// dedupstore.KeyFrom returns it inside h.
+// Dedup returns the handler at the heart of a chain: it runs h in a transaction of store that also records the event,
+// so that what h writes through its transaction takes effect once. It returns nil when the effect is committed, now or
+// by an earlier delivery: then h is not called and msg.Result.Duplicate is set. The key is msg.Consumer with
+// msg.EventID; dedupstore.KeyFrom returns it inside h.
 //
-// Each call is one attempt, with a transaction of its own. Errors of h and of the store come back as they are, for Retry,
-// except those that no attempt can cure, which are permanent:
+// Each call is one attempt, with a transaction of its own. Errors of h and of the store come back as they are, for
+// Retry, except those that no attempt can cure, which are permanent:
 //
 //   - a message without an id (msg.EventIDErr says why), or with one that dedupstore.Key or the store refuses;
 //   - an event outside DedupConfig.Window, or for which the store keeps no records any more (ErrTooOld);
@@ -43,8 +43,8 @@ var ErrTooOld = dedupstore.ErrTooOld
 //     repeats; and if h committed, the record is committed with it, so that the next attempt would find a duplicate and
 //     report success although h may have failed in between.
 //
-// Dedup of a nil store or a nil h, or with a negative Window, cannot handle anything: consumer.New says so, as does every call
-// of Handle. Check, which Run calls at its start, asks a store that is a dedupstore.Checker.
+// Dedup of a nil store or a nil h, or with a negative Window, cannot handle anything: consumer.New says so, as does
+// every call of Handle. Check, which Run calls at its start, asks a store that is a dedupstore.Checker.
 func Dedup[Tx any](store dedupstore.Store[Tx], h consumer.TxHandler[Tx], cfg *DedupConfig) consumer.Handler {
 	if cfg == nil {
 		cfg = &DedupConfig{}
@@ -174,13 +174,14 @@ func (d *dedup[Tx]) tooOld(msg *consumer.Message) error {
 	}
 	if age := time.Since(msg.Timestamp); age > d.window {
 		return fmt.Errorf("%w: its age is %v, DedupConfig.Window %v: "+
-			"handle it by hand, or widen the window together with the table's retention", ErrTooOld, age.Round(time.Second), d.window)
+			"handle it by hand, or widen the window together with the table's retention", ErrTooOld, age.Round(time.Second),
+			d.window)
 	}
 	return nil
 }
 
-// once runs the handler, unless the event is recorded. An event that is too old is looked for all the same: if it is recorded, it is a
-// duplicate like others.
+// once runs the handler, unless the event is recorded. An event that is too old is looked for all the same: if it is
+// recorded, it is a duplicate like others.
 func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, err error) {
 	key := dedupstore.Key{Consumer: msg.Consumer, Event: msg.EventID}
 	time := clockOf(ctx)
@@ -205,7 +206,8 @@ func (d *dedup[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool, 
 func notBegun(res *consumer.Result) { res.HandlerStart, res.HandlerEnd = time.Time{}, time.Time{} }
 
 // timedOnce calls the store, and notes in msg.Result the times of the steps and how the transaction ended.
-func timedOnce[Tx any](ctx context.Context, store dedupstore.Store[Tx], msg *consumer.Message, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error) {
+func timedOnce[Tx any](ctx context.Context, store dedupstore.Store[Tx], msg *consumer.Message, key dedupstore.Key,
+	fn func(ctx context.Context, tx Tx) error) (ran bool, err error) {
 	res := &msg.Result
 	res.Begin, res.HandlerStart, res.HandlerEnd = time.Now(), time.Time{}, time.Time{}
 	err = errPanicked
@@ -236,8 +238,8 @@ func countTransaction(res *consumer.Result, err error) {
 	}
 }
 
-// classify gives errors of the store what follows on them. What kept the function from beginning is not the event's fault, unless the
-// store refused its key.
+// classify gives errors of the store what follows on them. What kept the function from beginning is not the event's
+// fault, unless the store refused its key.
 func classify(msg *consumer.Message, err error) error {
 	waited, class := msg.Result.HandlerStart.IsZero(), dedupstore.ClassOf(err)
 	switch {

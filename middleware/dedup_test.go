@@ -40,7 +40,8 @@ func TestDedupRunsOncePerKey(t *testing.T) {
 			t.Errorf("%v: err %v, duplicate %v", step, err, msg.Result.Duplicate)
 		}
 	}
-	want := []string{`billing/orders "e1" s3cret-value`, `mail/orders "e1" s3cret-value`, `billing/orders "e2" s3cret-value`}
+	want := []string{`billing/orders "e1" s3cret-value`, `mail/orders "e1" s3cret-value`,
+		`billing/orders "e2" s3cret-value`}
 	if fmt.Sprint(s.charges) != fmt.Sprint(want) {
 		t.Errorf("committed %q, want %q", s.charges, want)
 	}
@@ -55,9 +56,11 @@ func TestDedupRefusesWithoutTheStore(t *testing.T) {
 	}{
 		{"no id", func(m *consumer.Message) { m.EventID, m.EventIDErr = "", errBase }, errBase},
 		{"an id and an error", func(m *consumer.Message) { m.EventIDErr = errBase }, errBase},
-		{"an error that asks for a retry", func(m *consumer.Message) { m.EventIDErr = consumer.RetryAfter(time.Second, errBase) }, errBase},
+		{"an error that asks for a retry",
+			func(m *consumer.Message) { m.EventIDErr = consumer.RetryAfter(time.Second, errBase) }, errBase},
 		{"empty id", func(m *consumer.Message) { m.EventID = "" }, consumer.ErrNoEventID},
-		{"a place", func(m *consumer.Message) { m.EventID = "einmal:place:AQAAAAAAAAAAAAAAAAAAAA/0/123" }, dedupstore.ErrInvalidKey},
+		{"a place", func(m *consumer.Message) { m.EventID = "einmal:place:AQAAAAAAAAAAAAAAAAAAAA/0/123" },
+			dedupstore.ErrInvalidKey},
 	} {
 		s := &store{onRecord: func() error { t.Errorf("%s: reached the store", test.name); return nil }}
 		msg := message()
@@ -75,7 +78,8 @@ func TestDedupRefusesWithoutTheStore(t *testing.T) {
 // An event that is older than the window is refused, unless it is recorded: then it is a duplicate.
 func TestDedupWindow(t *testing.T) {
 	t.Parallel()
-	for name, at := range map[string]time.Time{"too old": time.Now().Add(-time.Hour - time.Minute), "from 1970": time.UnixMilli(0)} {
+	for name, at := range map[string]time.Time{"too old": time.Now().Add(-time.Hour - time.Minute),
+		"from 1970": time.UnixMilli(0)} {
 		s := &store{}
 		h := middleware.Dedup(s, func(_ context.Context, tx *tx, _ *consumer.Message) error {
 			tx.writes = append(tx.writes, "effect")
@@ -84,7 +88,8 @@ func TestDedupWindow(t *testing.T) {
 		old, young := message(), message()
 		old.Timestamp = at
 		for range 2 {
-			if err := h.Handle(t.Context(), old); !consumer.IsPermanent(err) || !errors.Is(err, middleware.ErrTooOld) || old.Result.Duplicate || !old.Result.HandlerStart.IsZero() {
+			if err := h.Handle(t.Context(), old); !consumer.IsPermanent(err) || !errors.Is(err, middleware.ErrTooOld) ||
+				old.Result.Duplicate || !old.Result.HandlerStart.IsZero() {
 				t.Errorf("%s: %v, %+v, want a permanent ErrTooOld, and no handler", name, err, old.Result)
 			}
 		}
@@ -143,8 +148,10 @@ func TestDedupErrors(t *testing.T) {
 		{name: "handler, about another key", handler: invalidKey, want: dedupstore.ErrInvalidKey},
 		{name: "record", store: &store{onRecord: fails(errBase)}, want: errBase},
 		{name: "invalid key", id: strings.Repeat("x", 1<<20), want: dedupstore.ErrInvalidKey, permanent: true},
-		{name: "unknown outcome", store: &store{onCommit: fails(dedupstore.ErrOutcomeUnknown)}, want: dedupstore.ErrOutcomeUnknown},
-		{name: "ended transaction", store: &store{onCommit: fails(dedupstore.ErrTxEnded)}, want: dedupstore.ErrTxEnded, permanent: true},
+		{name: "unknown outcome", store: &store{onCommit: fails(dedupstore.ErrOutcomeUnknown)},
+			want: dedupstore.ErrOutcomeUnknown},
+		{name: "ended transaction", store: &store{onCommit: fails(dedupstore.ErrTxEnded)}, want: dedupstore.ErrTxEnded,
+			permanent: true},
 	} {
 		s := test.store
 		if s == nil {
@@ -154,9 +161,11 @@ func TestDedupErrors(t *testing.T) {
 		if test.id != "" {
 			msg.EventID = test.id
 		}
-		err := middleware.Dedup(s, func(context.Context, *tx, *consumer.Message) error { return test.handler }, nil).Handle(t.Context(), msg)
+		err := middleware.Dedup(s, func(context.Context, *tx, *consumer.Message) error { return test.handler },
+			nil).Handle(t.Context(), msg)
 		if !errors.Is(err, test.want) || consumer.IsPermanent(err) != test.permanent {
-			t.Errorf("%s: got %v, permanent %v; want %v, permanent %v", test.name, err, consumer.IsPermanent(err), test.want, test.permanent)
+			t.Errorf("%s: got %v, permanent %v; want %v, permanent %v", test.name, err, consumer.IsPermanent(err), test.want,
+				test.permanent)
 		}
 		if msg.Result.Duplicate || len(err.Error()) > 300 {
 			t.Errorf("%s: duplicate %v, error of %d bytes", test.name, msg.Result.Duplicate, len(err.Error()))
@@ -201,7 +210,8 @@ func TestDedupKeepsTheTimesOfTheSteps(t *testing.T) {
 				}, nil).Handle(t.Context(), msg)
 			}()
 			res := msg.Result
-			if !res.Begin.Equal(start) || res.HandlerStart.Sub(start) != time.Second || res.HandlerEnd.Sub(start) != 3*time.Second || !res.End.Equal(time.Now()) {
+			if !res.Begin.Equal(start) || res.HandlerStart.Sub(start) != time.Second ||
+				res.HandlerEnd.Sub(start) != 3*time.Second || !res.End.Equal(time.Now()) {
 				t.Errorf("%s: %+v, started %v, now %v", test.name, res, start, time.Now())
 			}
 		})
@@ -215,7 +225,8 @@ func TestDedupDuplicateHasNoHandlerTimes(t *testing.T) {
 	if err := h.Handle(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	if res := msg.Result; !res.Duplicate || !res.HandlerStart.IsZero() || !res.HandlerEnd.IsZero() || res.Begin.IsZero() || res.End.IsZero() {
+	if res := msg.Result; !res.Duplicate || !res.HandlerStart.IsZero() || !res.HandlerEnd.IsZero() || res.Begin.IsZero() ||
+		res.End.IsZero() {
 		t.Errorf("got %+v", res)
 	}
 }
@@ -268,8 +279,10 @@ func TestDedupCheck(t *testing.T) {
 		{"store that checks", middleware.Dedup[*tx](checking, noop, nil), []string{missing.Error()}},
 		{"nil store", middleware.Dedup(nil, noop, nil), []string{"the store is nil"}},
 		{"nil handler", middleware.Dedup(&store{}, nil, nil), []string{"the handler is nil"}},
-		{"handler of a nil function", middleware.Dedup(&store{}, consumer.JSONTx[*tx, int](nil), nil), []string{"the handler is nil"}},
-		{"all at once", middleware.Dedup[*tx](nil, nil, &middleware.DedupConfig{Window: -1}), []string{"the store is nil", "the handler is nil", "Window is -1ns"}},
+		{"handler of a nil function", middleware.Dedup(&store{}, consumer.JSONTx[*tx, int](nil), nil),
+			[]string{"the handler is nil"}},
+		{"all at once", middleware.Dedup[*tx](nil, nil, &middleware.DedupConfig{Window: -1}),
+			[]string{"the store is nil", "the handler is nil", "Window is -1ns"}},
 	} {
 		err := check(t, test.h)
 		if (err != nil) != (len(test.want) > 0) {
@@ -280,8 +293,10 @@ func TestDedupCheck(t *testing.T) {
 				t.Errorf("%s: Check says %q, not %q", test.name, err, part)
 			}
 		}
-		if err := test.h.Handle(t.Context(), message()); consumer.IsPermanent(err) || (err != nil) != (len(test.want) > 0 && test.name != "store that checks") {
-			t.Errorf("%s: Handle says %v, permanent %v; a configuration error is no reason to give a message up", test.name, err, consumer.IsPermanent(err))
+		if err := test.h.Handle(t.Context(), message()); consumer.IsPermanent(err) ||
+			(err != nil) != (len(test.want) > 0 && test.name != "store that checks") {
+			t.Errorf("%s: Handle says %v, permanent %v; a configuration error is no reason to give a message up", test.name, err,
+				consumer.IsPermanent(err))
 		}
 	}
 }

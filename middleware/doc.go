@@ -18,13 +18,14 @@
 //	│             the transaction and the function that writes in it                         │
 //	└────────────────────────────────────────────────────────────────────────────────────────┘
 //
-// Every link may be left out, and others may stand anywhere between them. consumer.New refuses a chain in which these stand in
-// another order, or in which Metrics, DeadLetter, HandOn, CrashLoop, Retry or Dedup stand twice; consumer.Linker tells it where a link belongs.
-// Dedup is not in a list because it is a Handler: it takes a function with a transaction, whose type must be that of the store.
+// Every link may be left out, and others may stand anywhere between them. consumer.New refuses a chain in which these
+// stand in another order, or in which Metrics, DeadLetter, HandOn, CrashLoop, Retry or Dedup stand twice;
+// consumer.Linker tells it where a link belongs. Dedup is not in a list because it is a Handler: it takes a function
+// with a transaction, whose type must be that of the store.
 //
 // A failure travels from the inside to the outside: Dedup makes one attempt and rolls back; Recover makes an error of a
-// panic; Retry makes a consumer.RetryAfter or a *consumer.GaveUp of an error; what still is an error at the outside is for the
-// runner, which alone waits. consumer.Permanent passes Retry at once.
+// panic; Retry makes a consumer.RetryAfter or a *consumer.GaveUp of an error; what still is an error at the outside is
+// for the runner, which alone waits. consumer.Permanent passes Retry at once.
 //
 // All links are safe for concurrent use and cannot be changed after they were made.
 package middleware

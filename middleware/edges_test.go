@@ -25,10 +25,12 @@ func ending(t *testing.T, cause, err error) (context.Context, consumer.Handler) 
 	})
 }
 
-// What a drain has cut short is no last word, whatever it looks like: neither a dead letter nor a hand-on is made of it.
+// What a drain has cut short is no last word, whatever it looks like: neither a dead letter nor a hand-on is made of
+// it.
 func TestDrainHasNoLastWord(t *testing.T) {
 	t.Parallel()
-	for name, last := range map[string]error{"permanent": consumer.Permanent(errBase), "gave up": &consumer.GaveUp{Attempts: 5, Err: errBase}} {
+	for name, last := range map[string]error{"permanent": consumer.Permanent(errBase),
+		"gave up": &consumer.GaveUp{Attempts: 5, Err: errBase}} {
 		ctx, h := ending(t, errBase, last)
 		c, s := &cemetery{}, &store{}
 		if err := middleware.DeadLetter(s, c, nil)(h).Handle(ctx, message()); !errors.Is(err, last) || len(c.dead) > 0 {
@@ -67,7 +69,8 @@ func TestDeadLetterKeepsItsKeyInAnOutage(t *testing.T) {
 	} {
 		c := &cemetery{}
 		s := &refusing{store: &store{}, event: "e1", err: fails}
-		err := middleware.DeadLetter(s, c, &middleware.DeadLetterConfig{Logger: quiet()})(gaveUp(errBase)).Handle(t.Context(), message())
+		err := middleware.DeadLetter(s, c, &middleware.DeadLetterConfig{Logger: quiet()})(gaveUp(errBase)).Handle(t.Context(),
+			message())
 		if _, again := consumer.Delay(err); !again || len(c.dead) > 0 {
 			t.Errorf("%s: %v, dead letters %+v; want none, and the message once more", name, err, c.dead)
 		}
@@ -129,7 +132,8 @@ func TestCrashLoopTakesBackInADrain(t *testing.T) {
 	s := &starts{}
 	for range 5 {
 		ctx, h := ending(t, errBase, errBase)
-		if err := assigned(t, middleware.CrashLoop(failingStarts{starts: s}, nil), h, 1).Handle(ctx, message()); !errors.Is(err, errBase) || consumer.IsPermanent(err) {
+		if err := assigned(t, middleware.CrashLoop(failingStarts{starts: s}, nil), h, 1).Handle(ctx,
+			message()); !errors.Is(err, errBase) || consumer.IsPermanent(err) {
 			t.Fatal(err)
 		}
 		if counts, begun := s.now(); len(counts) > 0 || begun == 0 {
@@ -142,10 +146,11 @@ func TestCrashLoopTakesBackInADrain(t *testing.T) {
 func TestCrashLoopWaitsForItsCounts(t *testing.T) {
 	t.Parallel()
 	called := false
-	h := assigned(t, middleware.CrashLoop(failingStarts{&starts{}, dedupstore.ErrUnavailable}, nil), consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
-		called = true
-		return nil
-	}), 1)
+	h := assigned(t, middleware.CrashLoop(failingStarts{&starts{}, dedupstore.ErrUnavailable}, nil),
+		consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+			called = true
+			return nil
+		}), 1)
 	err := h.Handle(t.Context(), message())
 	if _, again := consumer.Delay(err); !again || called || !errors.Is(err, dedupstore.ErrUnavailable) {
 		t.Errorf("called %v, %v; want the message once more", called, err)
@@ -155,10 +160,11 @@ func TestCrashLoopWaitsForItsCounts(t *testing.T) {
 // A step that was handed on is told of, also when other steps follow that were not.
 func TestSequenceTellsOfHandOns(t *testing.T) {
 	t.Parallel()
-	mail := middleware.Step{Name: "mail", Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
-		msg.Result.HandedOn = errBase
-		return nil
-	})}
+	mail := middleware.Step{Name: "mail",
+		Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
+			msg.Result.HandedOn = errBase
+			return nil
+		})}
 	msg := message()
 	h := middleware.Sequence(mail, middleware.Step{Name: "ship", Handler: returning(nil)})
 	if err := h.Handle(t.Context(), msg); err != nil || !errors.Is(msg.Result.HandedOn, errBase) {

@@ -86,12 +86,13 @@ func ExampleTimeout() {
 
 // Logging writes a line about each attempt that is worth one.
 func ExampleLogging() {
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == "einmal.duration_seconds" || a.Key == "einmal.delay_seconds" {
-			return slog.Attr{} // differ each time
-		}
-		return a
-	}}))
+	logger := slog.New(slog.NewTextHandler(os.Stdout,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "einmal.duration_seconds" || a.Key == "einmal.delay_seconds" {
+				return slog.Attr{} // differ each time
+			}
+			return a
+		}}))
 	h := middleware.Logging(logger, nil)(middleware.Retry(5, nil)(
 		consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return errors.New("no stock") })))
 	_ = h.Handle(context.Background(), &consumer.Message{
@@ -108,7 +109,8 @@ func ExampleTracing() {
 		consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil }))
 	_ = h.Handle(context.Background(), &consumer.Message{
 		Topic: "orders", Attempt: 1,
-		Headers: []consumer.Header{{Key: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")}},
+		Headers: []consumer.Header{{Key: "traceparent",
+			Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")}},
 	})
 	for _, span := range spans.GetSpans() {
 		fmt.Println(span.SpanKind, span.Name, "linked to", span.Links[0].SpanContext.SpanID())

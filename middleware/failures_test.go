@@ -139,8 +139,8 @@ var cells = []struct {
 	{"ended transaction, DeadLetter but for it", failsEnded, excepted, deadletter.KindTxEnded, 1},
 }
 
-// Each kind of failure under each policy: what becomes of the message, and of the database. A message that is done lets its offset be
-// committed and what is ordered behind it run; any other holds both.
+// Each kind of failure under each policy: what becomes of the message, and of the database. A message that is done lets
+// its offset be committed and what is ordered behind it run; any other holds both.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	for _, cell := range cells {
@@ -186,7 +186,8 @@ func newFailureCase(t *testing.T, kind, policy string, dead deadletter.Kind) *fa
 		cfg.Except = []deadletter.Kind{dead}
 	}
 	if policy == buries || policy == excepted {
-		topic.Middleware = append([]consumer.Middleware{middleware.DeadLetter(store, pgxdeadletter.New(f.pool, nil), cfg)}, topic.Middleware...)
+		topic.Middleware = append([]consumer.Middleware{middleware.DeadLetter(store, pgxdeadletter.New(f.pool, nil), cfg)},
+			topic.Middleware...)
 	}
 	f.msg = &consumer.Message{
 		Topic: "t", Partition: 1, Offset: 7, TopicID: consumer.TopicID{1}, Value: []byte(fmt.Sprintf(`{"fails": %q}`, kind)),
@@ -204,7 +205,8 @@ func newFailureCase(t *testing.T, kind, policy string, dead deadletter.Kind) *fa
 	case failsTooOld:
 		f.msg.Timestamp = time.Now().Add(-2 * window)
 	}
-	f.chains = consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"t": topic}}, &consumertest.Config{Attempts: 6})
+	f.chains = consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"t": topic}},
+		&consumertest.Config{Attempts: 6})
 	return f
 }
 
@@ -261,10 +263,12 @@ func (f *failureCase) checkDead(t *testing.T, out *consumertest.Outcome, s state
 	if out.End != consumertest.Done || len(out.Attempts) != tries || !out.Result.Dead || s.effects != 0 || s.records != 1 {
 		t.Errorf("%v\n%v; want a dead letter after %d attempts", out, s, tries)
 	}
-	if len(s.dead) != 1 || s.dead[0].Kind != kind || s.dead[0].Offset != 7 || s.dead[0].Attempts != tries || s.dead[0].Consumer != "c" {
+	if len(s.dead) != 1 || s.dead[0].Kind != kind || s.dead[0].Offset != 7 || s.dead[0].Attempts != tries ||
+		s.dead[0].Consumer != "c" {
 		t.Errorf("dead letters: %+v, want one of the kind %s after %d attempts", s.dead, kind, tries)
 	}
-	if again := f.chains.Deliver(t.Context(), f.msg); again.End != consumertest.Done || !again.Result.Duplicate || len(f.dead(t)) != 1 {
+	if again := f.chains.Deliver(t.Context(), f.msg); again.End != consumertest.Done || !again.Result.Duplicate ||
+		len(f.dead(t)) != 1 {
 		t.Errorf("delivered again: %v, %v", again, f.state(t))
 	}
 }
@@ -305,10 +309,12 @@ func TestDeadLetterInASequence(t *testing.T) {
 			}, nil),
 		}
 	}
-	topic := consumer.Topic{Consumer: "c", Handler: middleware.Sequence(step("first", nil), step("second", errBase), step("third", nil))}
+	topic := consumer.Topic{Consumer: "c", Handler: middleware.Sequence(step("first", nil), step("second", errBase),
+		step("third", nil))}
 	msg := &consumer.Message{Topic: "t", Headers: []consumer.Header{{Key: "event-id", Value: []byte("e1")}}}
 	out := consumertest.Run(t, topic, msg)
-	if out.End != consumertest.Done || !out.Result.Dead || !errors.Is(out.Result.DeadErr, errBase) || !slices.Equal(ran, []string{"first", "second", "second", "third"}) {
+	if out.End != consumertest.Done || !out.Result.Dead || !errors.Is(out.Result.DeadErr, errBase) ||
+		!slices.Equal(ran, []string{"first", "second", "second", "third"}) {
 		t.Errorf("%v, %v", out, ran)
 	}
 	list, err := table.List(t.Context(), deadletter.Filter{Consumer: "c/second"}, 0, 10)

@@ -34,14 +34,16 @@ func TestFilter(t *testing.T) {
 			var skipped, handled int
 			count := func(*consumer.Message) { skipped++ }
 			topic := consumer.Topic{
-				Middleware: []consumer.Middleware{middleware.Filter(middleware.OtherType("type", "order.confirmed", "order.paid"), &middleware.FilterConfig{Skipped: count, Logger: quiet()})},
+				Middleware: []consumer.Middleware{middleware.Filter(middleware.OtherType("type", "order.confirmed", "order.paid"),
+					&middleware.FilterConfig{Skipped: count, Logger: quiet()})},
 				Handler: middleware.Dedup(memstore.New(), consumer.JSONTx(func(context.Context, *memstore.Tx, int) error {
 					handled++
 					return nil
 				}), nil),
 				OnFailure: consumer.Stop,
 			}
-			msg := &consumer.Message{Topic: "t", Value: []byte("1"), Headers: []consumer.Header{{Key: "event-id", Value: []byte("e")}}}
+			msg := &consumer.Message{Topic: "t", Value: []byte("1"),
+				Headers: []consumer.Header{{Key: "event-id", Value: []byte("e")}}}
 			for _, typ := range test.types {
 				msg.Headers = append(msg.Headers, consumer.Header{Key: "type", Value: []byte(typ)})
 			}
@@ -55,7 +57,8 @@ func TestFilter(t *testing.T) {
 				}
 				return
 			}
-			if out.End != consumertest.Done || out.Result.Skipped != test.skipped || (skipped == 1) != test.skipped || (handled == 1) == test.skipped {
+			if out.End != consumertest.Done || out.Result.Skipped != test.skipped || (skipped == 1) != test.skipped ||
+				(handled == 1) == test.skipped {
 				t.Errorf("%v, %d skipped, %d handled", out, skipped, handled)
 			}
 		})
@@ -67,14 +70,16 @@ func TestFilterLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := &strings.Builder{}
-		h := middleware.Filter(func(*consumer.Message) bool { return true }, &middleware.FilterConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})(returning(errBase))
+		h := middleware.Filter(func(*consumer.Message) bool { return true },
+			&middleware.FilterConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})(returning(errBase))
 		for range 100 {
 			if err := h.Handle(t.Context(), message()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
 		}
-		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "skipped=1\n") || !strings.Contains(text, "skipped=60\n") || strings.Contains(text, "s3cret") {
+		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "skipped=1\n") ||
+			!strings.Contains(text, "skipped=60\n") || strings.Contains(text, "s3cret") {
 			t.Errorf("%s", text)
 		}
 	})

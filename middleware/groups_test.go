@@ -44,7 +44,8 @@ var errOfMessage = errors.New("this message fails")
 func newGrouped(t *testing.T, order consumer.Order, partitions, messages int) *grouped {
 	t.Helper()
 	g := &grouped{
-		pool: serverstest.Pool(t), broker: serverstest.InProcess(t), group: serverstest.Group(t), order: order, attempts: map[string]int{},
+		pool: serverstest.Pool(t), broker: serverstest.InProcess(t), group: serverstest.Group(t), order: order,
+		attempts: map[string]int{},
 	}
 	exec := func(ctx context.Context, sql string) error {
 		_, err := g.pool.Exec(ctx, sql)
@@ -61,7 +62,8 @@ func newGrouped(t *testing.T, order consumer.Order, partitions, messages int) *g
 	var msgs []*sarama.ProducerMessage
 	for i := range partitions * messages {
 		msgs = append(msgs, &sarama.ProducerMessage{
-			Topic: g.topic, Partition: int32(i % partitions), Key: sarama.StringEncoder(fmt.Sprint(i%partitions, "-", i%groupKeys)),
+			Topic: g.topic, Partition: int32(i % partitions),
+			Key:     sarama.StringEncoder(fmt.Sprint(i%partitions, "-", i%groupKeys)),
 			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, i)}},
 		})
 	}
@@ -79,7 +81,8 @@ func (g *grouped) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message) 
 	g.attempts[msg.EventID]++
 	attempt := g.attempts[msg.EventID]
 	g.mu.Unlock()
-	if _, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, $3, $4)", msg.Partition, msg.Offset, string(msg.Key), msg.EventID); err != nil {
+	if _, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, $3, $4)", msg.Partition,
+		msg.Offset, string(msg.Key), msg.EventID); err != nil {
 		return err
 	}
 	switch {
@@ -160,8 +163,10 @@ func TestGroupsOnAConsumer(t *testing.T) {
 			if n := g.value(t, "select count(*) from dead_message"); n != total/100 {
 				t.Errorf("%d dead letters, want %d", n, total/100)
 			}
-			lane := map[consumer.Order]string{consumer.PartitionOrder: "part", consumer.KeyOrder: "key", consumer.Unordered: "id"}[order]
-			if n := g.value(t, "select count(*) from (select place < lag(place) over (partition by "+lane+" order by n) as back from effect) e where back"); n != 0 {
+			lane := map[consumer.Order]string{consumer.PartitionOrder: "part", consumer.KeyOrder: "key",
+				consumer.Unordered: "id"}[order]
+			if n := g.value(t, "select count(*) from (select place < lag(place) over (partition by "+lane+
+				" order by n) as back from effect) e where back"); n != 0 {
 				t.Errorf("%d effects out of their order", n)
 			}
 			t.Logf("%d transactions for %d records", g.value(t, "select count(distinct xmin::text) from processed_event"), total)
@@ -183,7 +188,8 @@ func TestStopBehindAFailedMessageOfATrain(t *testing.T) {
 			}
 			return consumer.RetryAfter(time.Hour, errOfMessage)
 		}
-		_, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, '', $3)", msg.Partition, msg.Offset, msg.EventID)
+		_, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, '', $3)", msg.Partition, msg.Offset,
+			msg.EventID)
 		return err
 	}
 	cfg := g.config(handle)

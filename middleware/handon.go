@@ -17,28 +17,31 @@ import (
 
 // HandOnConfig is what can be chosen about HandOn. Nil means all defaults.
 type HandOnConfig struct {
-	// ErrorText makes the text of an error for the log. Defaults to deadletter.Text, which masks what looks like a secret or like a part
-	// of the message.
+	// ErrorText makes the text of an error for the log. Defaults to deadletter.Text, which masks what looks like a secret
+	// or like a part of the message.
 	ErrorText func(err error, msg *consumer.Message) string
 
 	// Logger is told, once a minute at most, that messages cannot be handed on. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// HandOn returns a middleware that hands a message on whose attempts have all failed (*consumer.GaveUp, which Retry inside it returns):
-// it calls write in one transaction of store with a record, and then the message is done here. write makes sure that the message comes
-// again, from elsewhere: package forward has one that sends it to a retry topic, and RetryTopics, which puts all of it together.
+// HandOn returns a middleware that hands a message on whose attempts have all failed (*consumer.GaveUp, which Retry
+// inside it returns): it calls write in one transaction of store with a record, and then the message is done here.
+// write makes sure that the message comes again, from elsewhere: package forward has one that sends it to a retry
+// topic, and RetryTopics, which puts all of it together.
 //
-// The record's key is msg's with stage in it, see dedupstore.Key.HandOn: not the event's own, which is for its effect. If it was recorded
-// before, by an earlier delivery, write is not called, and msg.Result.Duplicate is set. msg.Result.HandedOn is set in both cases.
+// The record's key is msg's with stage in it, see dedupstore.Key.HandOn: not the event's own, which is for its effect.
+// If it was recorded before, by an earlier delivery, write is not called, and msg.Result.Duplicate is set.
+// msg.Result.HandedOn is set in both cases.
 //
-// All other errors pass, consumer.Permanent too: no later attempt would help. So does a GaveUp whose message cannot be handed on: it has
-// no id, the key is refused, or write says consumer.Permanent. As long as it is not known that the message was handed on, because
-// the database is away for example, the message stays and is tried again, after 1 s, then twice as long each time up to 1 min, by a
-// consumer.RetryAfter that OnFailure does not see.
+// All other errors pass, consumer.Permanent too: no later attempt would help. So does a GaveUp whose message cannot be
+// handed on: it has no id, the key is refused, or write says consumer.Permanent. As long as it is not known that the
+// message was handed on, because the database is away for example, the message stays and is tried again, after 1 s,
+// then twice as long each time up to 1 min, by a consumer.RetryAfter that OnFailure does not see.
 //
 // It stands inside DeadLetter, which acts on what passes, and outside CrashLoop and Retry.
-func HandOn[Tx any](store dedupstore.Store[Tx], stage string, write func(ctx context.Context, tx Tx, msg *consumer.Message) error, cfg *HandOnConfig) consumer.Middleware {
+func HandOn[Tx any](store dedupstore.Store[Tx], stage string,
+	write func(ctx context.Context, tx Tx, msg *consumer.Message) error, cfg *HandOnConfig) consumer.Middleware {
 	h := handOn[Tx]{store: store, stage: stage, write: write}
 	if cfg != nil {
 		h.cfg = *cfg
@@ -137,11 +140,14 @@ func (h *handOn[Tx]) once(ctx context.Context, msg *consumer.Message) (ran bool,
 	return timedOnce(ctx, h.store, msg, key, func(ctx context.Context, tx Tx) error { return h.write(ctx, tx, msg) })
 }
 
-func (h *handOn[Tx]) log(ctx context.Context, often *seldom, level slog.Level, text string, msg *consumer.Message, err error) {
+func (h *handOn[Tx]) log(ctx context.Context, often *seldom, level slog.Level, text string, msg *consumer.Message,
+	err error) {
 	if n, ok := often.now(time.Now()); ok {
 		h.cfg.Logger.LogAttrs(ctx, level, text,
-			slog.String(string(names.Topic), msg.Topic), slog.Int("partition", int(msg.Partition)), slog.Int64(string(names.Offset), msg.Offset),
-			slog.String("error", cut(errorText(func() string { return h.cfg.ErrorText(err, msg) }, err), maxErrorText)), slog.Int("messages", n))
+			slog.String(string(names.Topic), msg.Topic), slog.Int("partition", int(msg.Partition)),
+			slog.Int64(string(names.Offset), msg.Offset),
+			slog.String("error", cut(errorText(func() string { return h.cfg.ErrorText(err, msg) }, err), maxErrorText)),
+			slog.Int("messages", n))
 	}
 }
 

@@ -55,11 +55,13 @@ func TestHandOn(t *testing.T) {
 					}
 					continue
 				}
-				if err != nil || !errors.Is(msg.Result.HandedOn, errBase) && name == "gave up" || msg.Result.HandedOn == nil || msg.Result.Duplicate != (i == 1) || len(s.charges) != 1 {
+				if err != nil || !errors.Is(msg.Result.HandedOn, errBase) && name == "gave up" || msg.Result.HandedOn == nil ||
+					msg.Result.Duplicate != (i == 1) || len(s.charges) != 1 {
 					t.Errorf("delivery %d: %v, %+v, wrote %q", i, err, msg.Result, s.charges)
 				}
 			}
-			if ran, _ := s.Once(t.Context(), dedupstore.Key{Consumer: "billing/orders", Event: "e1"}, func(context.Context, *tx) error { return nil }); !ran {
+			if ran, _ := s.Once(t.Context(), dedupstore.Key{Consumer: "billing/orders", Event: "e1"},
+				func(context.Context, *tx) error { return nil }); !ran {
 				t.Error("the event's own key is recorded")
 			}
 		})
@@ -78,10 +80,12 @@ func TestHandOnOfWhatCannotBe(t *testing.T) {
 		msg   *consumer.Message
 		write func() error
 	}{
-		"no id": {noID, nil}, "a name that is too long": {long, nil}, "refused": {message(), func() error { return consumer.Permanent(errors.New("too large")) }},
+		"no id": {noID, nil}, "a name that is too long": {long, nil},
+		"refused": {message(), func() error { return consumer.Permanent(errors.New("too large")) }},
 	} {
 		s := &store{}
-		if err := handing(s, gaveUp, test.write).Handle(t.Context(), test.msg); !consumer.IsGaveUp(err) || !errors.Is(err, errBase) || len(s.charges) > 0 || test.msg.Result.HandedOn != nil {
+		if err := handing(s, gaveUp, test.write).Handle(t.Context(), test.msg); !consumer.IsGaveUp(err) ||
+			!errors.Is(err, errBase) || len(s.charges) > 0 || test.msg.Result.HandedOn != nil {
 			t.Errorf("%s: %v, %+v", name, err, test.msg.Result)
 		}
 	}

@@ -117,15 +117,17 @@ func check(t *testing.T, h consumer.Handler) error {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for want, h := range map[consumer.Link]consumer.Handler{
-		consumer.LinkDedup:      middleware.Dedup(&store{}, func(context.Context, *tx, *consumer.Message) error { return nil }, nil),
+		consumer.LinkDedup: middleware.Dedup(&store{},
+			func(context.Context, *tx, *consumer.Message) error { return nil }, nil),
 		consumer.LinkDeadLetter: middleware.DeadLetter(&store{}, &cemetery{}, nil)(returning(nil)),
-		consumer.LinkHandOn:     middleware.HandOn(&store{}, "1m", func(context.Context, *tx, *consumer.Message) error { return nil }, nil)(returning(nil)),
-		consumer.LinkRetry:      middleware.Retry(1, nil)(returning(nil)),
-		consumer.LinkRecover:    middleware.Recover()(returning(nil)),
-		consumer.LinkTimeout:    middleware.Timeout(1)(returning(nil)),
-		consumer.LinkLogging:    middleware.Logging(nil, nil)(returning(nil)),
-		consumer.LinkTracing:    middleware.Tracing(nil)(returning(nil)),
-		consumer.LinkMetrics:    middleware.Metrics(nil)(returning(nil)),
+		consumer.LinkHandOn: middleware.HandOn(&store{}, "1m",
+			func(context.Context, *tx, *consumer.Message) error { return nil }, nil)(returning(nil)),
+		consumer.LinkRetry:   middleware.Retry(1, nil)(returning(nil)),
+		consumer.LinkRecover: middleware.Recover()(returning(nil)),
+		consumer.LinkTimeout: middleware.Timeout(1)(returning(nil)),
+		consumer.LinkLogging: middleware.Logging(nil, nil)(returning(nil)),
+		consumer.LinkTracing: middleware.Tracing(nil)(returning(nil)),
+		consumer.LinkMetrics: middleware.Metrics(nil)(returning(nil)),
 	} {
 		if l, ok := h.(consumer.Linker); !ok || l.Link() != want {
 			t.Errorf("%T says it is not %v", h, want)

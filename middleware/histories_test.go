@@ -31,7 +31,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// history is what is known from outside about messages of random members: what was produced, and what a reader of the database sees.
+// history is what is known from outside about messages of random members: what was produced, and what a reader of the
+// database sees.
 type history struct {
 	pool   *pgxpool.Pool
 	broker *serverstest.Broker
@@ -65,7 +66,8 @@ const (
 
 const insertEffect = "insert into effect (lane, id) values ($1, $2)"
 
-// grouping makes the handlers of a history, whose messages share transactions by the store. Each calls script, and writes its effect.
+// grouping makes the handlers of a history, whose messages share transactions by the store. Each calls script, and
+// writes its effect.
 type grouping struct {
 	name string
 	open func(t *testing.T, h *history) consumer.Handler
@@ -75,47 +77,54 @@ type effect struct{ lane, id string }
 
 var groupings = []grouping{
 	{"pgx", func(_ *testing.T, h *history) consumer.Handler {
-		return scripted(h, pgxstore.New(h.pool, &pgxstore.Config{Group: 40}), func(ctx context.Context, tx pgx.Tx, e effect) error {
-			_, err := tx.Exec(ctx, insertEffect, e.lane, e.id)
-			return err
-		})
+		return scripted(h, pgxstore.New(h.pool, &pgxstore.Config{Group: 40}),
+			func(ctx context.Context, tx pgx.Tx, e effect) error {
+				_, err := tx.Exec(ctx, insertEffect, e.lane, e.id)
+				return err
+			})
 	}},
 	{"batch", func(_ *testing.T, h *history) consumer.Handler {
-		return scripted(h, pgxstore.NewBatch(h.pool, &pgxstore.Config{Group: 40}), func(_ context.Context, b *pgx.Batch, e effect) error {
-			b.Queue(insertEffect, e.lane, e.id)
-			return nil
-		})
+		return scripted(h, pgxstore.NewBatch(h.pool, &pgxstore.Config{Group: 40}),
+			func(_ context.Context, b *pgx.Batch, e effect) error {
+				b.Queue(insertEffect, e.lane, e.id)
+				return nil
+			})
 	}},
 	{"rows", func(_ *testing.T, h *history) consumer.Handler {
 		copied := func(ctx context.Context, tx pgx.Tx, rows []effect) error {
-			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effect"}, []string{"lane", "id"}, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
-				return []any{rows[i].lane, rows[i].id}, nil
-			}))
+			_, err := tx.CopyFrom(ctx, pgx.Identifier{"effect"}, []string{"lane", "id"},
+				pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
+					return []any{rows[i].lane, rows[i].id}, nil
+				}))
 			return err
 		}
-		return scripted(h, pgxstore.NewRows(h.pool, &pgxstore.Config{Group: 40}, copied), func(_ context.Context, rows *dedupstore.Rows[effect], e effect) error {
-			rows.Add(e)
-			return nil
-		})
+		return scripted(h, pgxstore.NewRows(h.pool, &pgxstore.Config{Group: 40}, copied),
+			func(_ context.Context, rows *dedupstore.Rows[effect], e effect) error {
+				rows.Add(e)
+				return nil
+			})
 	}},
 	{"sql", func(t *testing.T, h *history) consumer.Handler {
 		t.Helper()
-		return scripted(h, sqlstore.New(h.sqlDB(t), schema.Postgres, &sqlstore.Config{Group: 40}), func(ctx context.Context, tx *sql.Tx, e effect) error {
-			_, err := tx.ExecContext(ctx, insertEffect, e.lane, e.id)
-			return err
-		})
+		return scripted(h, sqlstore.New(h.sqlDB(t), schema.Postgres, &sqlstore.Config{Group: 40}),
+			func(ctx context.Context, tx *sql.Tx, e effect) error {
+				_, err := tx.ExecContext(ctx, insertEffect, e.lane, e.id)
+				return err
+			})
 	}},
 	{"bun", func(t *testing.T, h *history) consumer.Handler {
 		t.Helper()
 		db := bun.NewDB(h.sqlDB(t), pgdialect.New())
-		return scripted(h, bunstore.New(db, &sqlstore.Config{Group: 40}), func(ctx context.Context, tx bun.Tx, e effect) error {
-			_, err := tx.ExecContext(ctx, "insert into effect (lane, id) values (?, ?)", e.lane, e.id)
-			return err
-		})
+		return scripted(h, bunstore.New(db, &sqlstore.Config{Group: 40}),
+			func(ctx context.Context, tx bun.Tx, e effect) error {
+				_, err := tx.ExecContext(ctx, "insert into effect (lane, id) values (?, ?)", e.lane, e.id)
+				return err
+			})
 	}},
 }
 
-func scripted[Tx any](h *history, store dedupstore.Store[Tx], write func(context.Context, Tx, effect) error) consumer.Handler {
+func scripted[Tx any](h *history, store dedupstore.Store[Tx],
+	write func(context.Context, Tx, effect) error) consumer.Handler {
 	return middleware.Dedup(store, func(ctx context.Context, tx Tx, msg *consumer.Message) error {
 		if err := write(ctx, tx, effect{h.lane(msg), msg.EventID}); err != nil {
 			return err
@@ -178,7 +187,8 @@ func newHistory(t *testing.T, b *serverstest.Broker, order consumer.Order, seed 
 			h.fates[id] = rejected
 		}
 		msgs = append(msgs, &sarama.ProducerMessage{
-			Topic: h.topic, Partition: p, Key: sarama.StringEncoder(key), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}},
+			Topic: h.topic, Partition: p, Key: sarama.StringEncoder(key),
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}},
 		})
 		lane := h.laneOf(p, key)
 		h.lanes[lane] = append(h.lanes[lane], id)
@@ -211,7 +221,8 @@ func (h *history) play(id string) error {
 	return nil
 }
 
-// watched is the link outside of the store: messages that nothing is wrong with never fail there, and are never tried twice by one member.
+// watched is the link outside of the store: messages that nothing is wrong with never fail there, and are never tried
+// twice by one member.
 func (h *history) watched(next consumer.Handler) consumer.Handler {
 	before := sync.Map{}
 	return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
@@ -221,7 +232,8 @@ func (h *history) watched(next consumer.Handler) consumer.Handler {
 			}
 		}
 		err := next.Handle(ctx, msg)
-		if fate := h.fates[msg.EventID]; (fate == fine || fate == turnedAway) && (err != nil && ctx.Err() == nil || fate == fine && msg.Attempt > 1) {
+		if fate := h.fates[msg.EventID]; (fate == fine || fate == turnedAway) &&
+			(err != nil && ctx.Err() == nil || fate == fine && msg.Attempt > 1) {
 			h.mu.Lock()
 			h.wrong = append(h.wrong, fmt.Sprintf("%s of lane %s, attempt %d: %v", msg.EventID, h.lane(msg), msg.Attempt, err))
 			h.mu.Unlock()
@@ -256,37 +268,38 @@ type seen struct {
 
 func (h *history) look(ctx context.Context) (s seen, err error) {
 	s = seen{records: map[string]bool{}, dead: map[string]bool{}}
-	err = pgx.BeginTxFunc(ctx, h.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		for into, query := range map[*map[string]bool]string{
-			&s.records: "select event_id from processed_event", &s.dead: "select event_id from dead_message",
-		} {
-			rows, err := tx.Query(ctx, query)
+	err = pgx.BeginTxFunc(ctx, h.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) error {
+			for into, query := range map[*map[string]bool]string{
+				&s.records: "select event_id from processed_event", &s.dead: "select event_id from dead_message",
+			} {
+				rows, err := tx.Query(ctx, query)
+				if err != nil {
+					return err
+				}
+				ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if err != nil {
+					return err
+				}
+				for _, id := range ids {
+					(*into)[id] = true
+				}
+			}
+			rows, err := tx.Query(ctx, "select lane, id from effect order by n")
 			if err != nil {
 				return err
 			}
-			ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				return err
-			}
-			for _, id := range ids {
-				(*into)[id] = true
-			}
-		}
-		rows, err := tx.Query(ctx, "select lane, id from effect order by n")
-		if err != nil {
+			s.effects, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e effect, err error) {
+				err = row.Scan(&e.lane, &e.id)
+				return e, err
+			})
 			return err
-		}
-		s.effects, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e effect, err error) {
-			err = row.Scan(&e.lane, &e.id)
-			return e, err
 		})
-		return err
-	})
 	return s, err
 }
 
-// check says what is wrong with what is seen: each record has its effect or dead letter, each of these its record, and what is done is a
-// prefix of each lane, in its order.
+// check says what is wrong with what is seen: each record has its effect or dead letter, each of these its record, and
+// what is done is a prefix of each lane, in its order.
 func (h *history) check(s seen) (wrong []string) {
 	done := map[string]bool{}
 	byLane := map[string][]string{}
@@ -327,14 +340,16 @@ func (h *history) check(s seen) (wrong []string) {
 			}
 		}
 		if !slices.Equal(byLane[lane], want) {
-			wrong = append(wrong, fmt.Sprintf("lane %s: %v took effect, which is no prefix of it in its order", lane, byLane[lane]))
+			wrong = append(wrong, fmt.Sprintf("lane %s: %v took effect, which is no prefix of it in its order", lane,
+				byLane[lane]))
 		}
 	}
 	return wrong
 }
 
-// Somebody who looks at the database at any moment sees of each lane a prefix that is done, each effect with its record and each record with
-// its effect, while members come and go and messages fail; and messages that nothing is wrong with fail nowhere.
+// Somebody who looks at the database at any moment sees of each lane a prefix that is done, each effect with its record
+// and each record with its effect, while members come and go and messages fail; and messages that nothing is wrong with
+// fail nowhere.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -392,10 +407,12 @@ func (h *history) comeAndGo(t *testing.T, g grouping) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.wrong) > 0 {
-		t.Errorf("%d messages failed with which nothing is wrong: %s", len(h.wrong), strings.Join(h.wrong[:min(len(h.wrong), 5)], "; "))
+		t.Errorf("%d messages failed with which nothing is wrong: %s", len(h.wrong),
+			strings.Join(h.wrong[:min(len(h.wrong), 5)], "; "))
 	}
 	var transactions int
-	if err := h.pool.QueryRow(t.Context(), "select count(distinct xmin::text) from processed_event").Scan(&transactions); err != nil {
+	if err := h.pool.QueryRow(t.Context(),
+		"select count(distinct xmin::text) from processed_event").Scan(&transactions); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d looks, %d messages, %d transactions", looks, historyMessages, transactions)

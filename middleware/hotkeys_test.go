@@ -21,7 +21,8 @@ func TestTrainsOfAKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.run(t, g.config(func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
-		_, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, $3, $4)", msg.Partition, msg.Offset, string(msg.Key), msg.EventID)
+		_, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, $3, $4)", msg.Partition, msg.Offset,
+			string(msg.Key), msg.EventID)
 		return err
 	}), func() bool { return g.value(t, "select count(*) from effect") == groupMessages })
 	if n := g.value(t, "select count(*) from (select place < lag(place) over (partition by key order by n) as back from effect) e where back"); n != 0 {
@@ -33,8 +34,9 @@ func TestTrainsOfAKey(t *testing.T) {
 	}
 }
 
-// Hot keys that fail, or that are held up in front of the store, keep neither the workers nor the transactions of others: as many as there
-// are workers could wait behind each of them. What waits behind a message that failed is not tried.
+// Hot keys that fail, or that are held up in front of the store, keep neither the workers nor the transactions of
+// others: as many as there are workers could wait behind each of them. What waits behind a message that failed is not
+// tried.
 func TestHotKeysLeaveOthersFree(t *testing.T) {
 	t.Parallel()
 	for name, held := range map[string]bool{"failing": false, "held up": true} {
@@ -56,7 +58,8 @@ func TestHotKeysLeaveOthersFree(t *testing.T) {
 					}
 					return consumer.RetryAfter(500*time.Millisecond, errOfMessage)
 				}
-				_, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, $3, $4)", msg.Partition, msg.Offset, string(msg.Key), msg.EventID)
+				_, err := tx.Exec(ctx, "insert into effect (part, place, key, id) values ($1, $2, $3, $4)", msg.Partition,
+					msg.Offset, string(msg.Key), msg.EventID)
 				return err
 			})
 			opened := make(chan struct{})

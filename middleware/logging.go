@@ -19,19 +19,20 @@ import (
 
 // LoggingConfig is what can be chosen about Logging. Nil means all defaults.
 type LoggingConfig struct {
-	// PerSecond is how many lines of one kind a topic may write in a second of this process; the next line of the kind says
-	// in einmal.suppressed how many were left out. Defaults to 10: a storm of failures stays readable and costs next to
-	// nothing. Negative means no limit.
+	// PerSecond is how many lines of one kind a topic may write in a second of this process; the next line of the kind
+	// says in einmal.suppressed how many were left out. Defaults to 10: a storm of failures stays readable and costs next
+	// to nothing. Negative means no limit.
 	PerSecond int
 
 	// EventID adds the event's id to each line, as messaging.message.id, cut to 128 bytes. Off by default: an id may have
-	// been taken from a record's key or its value, and those do not belong in a log. Topic, partition and offset, which are
-	// always there, name the message as well.
+	// been taken from a record's key or its value, and those do not belong in a log. Topic, partition and offset, which
+	// are always there, name the message as well.
 	EventID bool
 
-	// ErrorText makes the text of an error for the line. Defaults to consumer.Message.ErrorText, so to Config.ErrorText where that is set:
-	// what looks like a secret, or repeats a part of the message (PostgreSQL's "invalid input syntax for type integer" shows the value),
-	// is masked. Where that is not enough, return less: the line has error.type, too. The text is cut to 1,024 bytes.
+	// ErrorText makes the text of an error for the line. Defaults to consumer.Message.ErrorText, so to Config.ErrorText
+	// where that is set: what looks like a secret, or repeats a part of the message (PostgreSQL's "invalid input syntax
+	// for type integer" shows the value), is masked. Where that is not enough, return less: the line has error.type, too.
+	// The text is cut to 1,024 bytes.
 	ErrorText func(error) string
 }
 
@@ -42,8 +43,8 @@ const (
 	maxStack         = 16 << 10
 )
 
-// Logging returns a middleware that writes one line for each attempt that is worth one, instead of the runner's line about a failed
-// one. Nil for logger means slog.Default().
+// Logging returns a middleware that writes one line for each attempt that is worth one, instead of the runner's line
+// about a failed one. Nil for logger means slog.Default().
 //
 //	what became of the attempt              level
 //	success, duplicate, skipped, not due    Debug
@@ -53,9 +54,9 @@ const (
 //	gave up, permanent, failed otherwise    Error  OnFailure applies
 //	a panic, whatever follows on it         Error  with the stack: it is a defect
 //
-// The attributes have the names of OpenTelemetry's conventions for messaging. Keys, values and headers are not among them.
-// Lines are written with the attempt's context, so that a slog.Handler that looks for a span there finds that of Tracing,
-// which stands outside.
+// The attributes have the names of OpenTelemetry's conventions for messaging. Keys, values and headers are not among
+// them. Lines are written with the attempt's context, so that a slog.Handler that looks for a span there finds that of
+// Tracing, which stands outside.
 func Logging(logger *slog.Logger, cfg *LoggingConfig) consumer.Middleware {
 	l := logging{log: safelog.Logger(logger)}
 	if cfg != nil {
@@ -124,7 +125,8 @@ var lines = map[outcome]line{
 	outcomePanic:       {slog.LevelError, "einmal: a handler panicked or ended its goroutine"},
 }
 
-func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.Time, what outcome, err error, stack []byte) {
+func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.Time, what outcome, err error,
+	stack []byte) {
 	kind := what
 	if stack != nil {
 		kind = outcomePanic
@@ -156,7 +158,8 @@ func (l *logging) write(ctx context.Context, msg *consumer.Message, start time.T
 		attrs = append(attrs, slog.Float64(string(names.Delay), delay.Seconds()))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String(string(names.ErrorType), errtype.Of(err)), slog.String("error", cut(errorText(func() string { return l.text(err, msg) }, err), maxErrorText)))
+		attrs = append(attrs, slog.String(string(names.ErrorType), errtype.Of(err)),
+			slog.String("error", cut(errorText(func() string { return l.text(err, msg) }, err), maxErrorText)))
 	}
 	if stack != nil {
 		attrs = append(attrs, slog.String(string(names.Stack), cut(string(stack), maxStack)))

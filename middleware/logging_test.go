@@ -80,17 +80,26 @@ func TestLoggingLevels(t *testing.T) {
 		{name: "success", h: returning(nil), level: "DEBUG", outcome: "success"},
 		{name: "duplicate", h: result(consumer.Result{Duplicate: true}), level: "DEBUG", outcome: "duplicate"},
 		{name: "skipped", h: result(consumer.Result{Skipped: true}), level: "DEBUG", outcome: "skipped"},
-		{name: "handed on", h: result(consumer.Result{HandedOn: errBase}), level: "WARN", outcome: "handed_on", err: "*errors.errorString"},
-		{name: "not due", h: returning(consumer.NotBefore(time.Now().Add(time.Hour))), level: "DEBUG", outcome: "not_due", err: "*consumer.notBefore"},
+		{name: "handed on", h: result(consumer.Result{HandedOn: errBase}), level: "WARN", outcome: "handed_on",
+			err: "*errors.errorString"},
+		{name: "not due", h: returning(consumer.NotBefore(time.Now().Add(time.Hour))), level: "DEBUG", outcome: "not_due",
+			err: "*consumer.notBefore"},
 		{name: "dead letter", h: result(consumer.Result{Dead: true}), level: "WARN", outcome: "dead_letter"},
-		{name: "retry", h: returning(consumer.RetryAfter(1500*time.Millisecond, errBase)), level: "WARN", outcome: "retry", err: "*errors.errorString"},
-		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 3, Err: errBase}), level: "ERROR", outcome: "gave_up", err: "*errors.errorString"},
-		{name: "permanent", h: returning(consumer.Permanent(errBase)), level: "ERROR", outcome: "permanent", err: "*errors.errorString"},
+		{name: "retry", h: returning(consumer.RetryAfter(1500*time.Millisecond, errBase)), level: "WARN", outcome: "retry",
+			err: "*errors.errorString"},
+		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 3, Err: errBase}), level: "ERROR", outcome: "gave_up",
+			err: "*errors.errorString"},
+		{name: "permanent", h: returning(consumer.Permanent(errBase)), level: "ERROR", outcome: "permanent",
+			err: "*errors.errorString"},
 		{name: "failed", h: returning(errBase), level: "ERROR", outcome: "failed", err: "*errors.errorString"},
-		{name: "interrupted", ctx: done, h: returning(context.Canceled), level: "INFO", outcome: "interrupted", err: "canceled"},
-		{name: "interrupted, but permanent", ctx: done, h: returning(consumer.Permanent(errBase)), level: "ERROR", outcome: "permanent", err: "*errors.errorString"},
-		{name: "panic, given up", h: compose(explode("boom"), middleware.Retry(1, nil), middleware.Recover()), level: "ERROR", outcome: "gave_up", err: "panic", stack: true},
-		{name: "panic, retried", h: compose(explode("boom"), middleware.Retry(2, nil), middleware.Recover()), level: "ERROR", outcome: "retry", err: "panic", stack: true},
+		{name: "interrupted", ctx: done, h: returning(context.Canceled), level: "INFO", outcome: "interrupted",
+			err: "canceled"},
+		{name: "interrupted, but permanent", ctx: done, h: returning(consumer.Permanent(errBase)), level: "ERROR",
+			outcome: "permanent", err: "*errors.errorString"},
+		{name: "panic, given up", h: compose(explode("boom"), middleware.Retry(1, nil), middleware.Recover()), level: "ERROR",
+			outcome: "gave_up", err: "panic", stack: true},
+		{name: "panic, retried", h: compose(explode("boom"), middleware.Retry(2, nil), middleware.Recover()), level: "ERROR",
+			outcome: "retry", err: "panic", stack: true},
 		{name: "panic that goes through", h: explode("boom"), level: "ERROR", outcome: "panic", stack: true},
 	} {
 		if test.ctx == nil {
@@ -108,7 +117,8 @@ func TestLoggingLevels(t *testing.T) {
 		if l["level"] != test.level || l["einmal.outcome"] != test.outcome || errType != test.err {
 			t.Errorf("%s: level %v, outcome %v, error.type %q", test.name, l["level"], l["einmal.outcome"], errType)
 		}
-		if stack, _ := l["exception.stacktrace"].(string); (stack != "") != test.stack || test.stack && !strings.Contains(stack, "recover_test.go") {
+		if stack, _ := l["exception.stacktrace"].(string); (stack != "") != test.stack || test.stack &&
+			!strings.Contains(stack, "recover_test.go") {
 			t.Errorf("%s: stack %q", test.name, stack)
 		}
 		if d, ok := l["einmal.delay_seconds"].(float64); test.name == "retry" && (!ok || d != 1.5) {
@@ -124,7 +134,8 @@ func TestLoggingAttributes(t *testing.T) {
 	msg := message()
 	msg.Headers = []consumer.Header{{Key: "authorization", Value: []byte("s3cret-header")}, {}}
 	msg.Attempt = 2
-	handled(t.Context(), middleware.Logging(book.logger(slog.LevelInfo), nil)(returning(consumer.RetryAfter(time.Second, errBase))), msg)
+	handled(t.Context(), middleware.Logging(book.logger(slog.LevelInfo),
+		nil)(returning(consumer.RetryAfter(time.Second, errBase))), msg)
 	l := book.lines(t)[0]
 	if d, ok := l["einmal.duration_seconds"].(float64); !ok || d < 0 || d > 10 {
 		t.Errorf("duration %v", l["einmal.duration_seconds"])
@@ -276,7 +287,8 @@ func TestLoggingSeesGoexit(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = middleware.Logging(book.logger(slog.LevelInfo), nil)(consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+		_ = middleware.Logging(book.logger(slog.LevelInfo),
+			nil)(consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
 			runtime.Goexit()
 			return nil
 		})).Handle(t.Context(), message())

@@ -26,15 +26,16 @@ type MetricsConfig struct {
 
 const meterName = "github.com/einmal-go/einmal/middleware"
 
-// Metrics returns a middleware that measures each attempt: how long it took and what became of it, how its transactions ended, how long
-// the effect came after the record, and why a message became a dead letter. docs/metrics.md lists the instruments.
+// Metrics returns a middleware that measures each attempt: how long it took and what became of it, how its transactions
+// ended, how long the effect came after the record, and why a message became a dead letter. docs/metrics.md lists the
+// instruments.
 //
-// Their attributes are the topic, the group, and few words: outcomes, kinds of dead letters, and error.type, of which a topic has at
-// most 100 different ones; what comes beyond is _OTHER. What cannot be measured because the MeterProvider refuses an instrument is
-// refused by consumer.New.
+// Their attributes are the topic, the group, and few words: outcomes, kinds of dead letters, and error.type, of which a
+// topic has at most 100 different ones; what comes beyond is _OTHER. What cannot be measured because the MeterProvider
+// refuses an instrument is refused by consumer.New.
 //
-// It stands inside Tracing, so that an exemplar leads to the trace, and outside all others. What the Consumer itself knows (lag,
-// pauses, rebalances) is measured by package consumermetrics.
+// It stands inside Tracing, so that an exemplar leads to the trace, and outside all others. What the Consumer itself
+// knows (lag, pauses, rebalances) is measured by package consumermetrics.
 func Metrics(cfg *MetricsConfig) consumer.Middleware {
 	var provider metric.MeterProvider
 	if cfg != nil {
@@ -72,8 +73,8 @@ func (m *metrics) Handle(ctx context.Context, msg *consumer.Message) error {
 	})
 }
 
-// stands measures the transactions of a store inside that puts several messages into one. A store that several topics share is measured
-// once.
+// stands measures the transactions of a store inside that puts several messages into one. A store that several topics
+// share is measured once.
 func (m *metrics) stands(r recorder) {
 	store, ok := r.recordsIn().(dedupstore.GroupReporter)
 	if !ok || nils.Is(store) || m.invalid != nil {
@@ -85,7 +86,8 @@ func (m *metrics) stands(r recorder) {
 			in.groupSize.Record(context.Background(), float64(result.Calls), kafkaOnly)
 			return
 		}
-		in.groupsBack.Add(context.Background(), 1, metric.WithAttributeSet(attribute.NewSet(names.Kafka, names.GroupFailure.String(string(result.Failed)))))
+		in.groupsBack.Add(context.Background(), 1,
+			metric.WithAttributeSet(attribute.NewSet(names.Kafka, names.GroupFailure.String(string(result.Failed)))))
 	})
 }
 
@@ -129,8 +131,8 @@ type instruments struct {
 	groupsBack metric.Int64Counter
 }
 
-// The boundaries of histograms, in seconds: those of the conventions for an attempt; up to a day for what may have waited for as long as
-// the service was down.
+// The boundaries of histograms, in seconds: those of the conventions for an attempt; up to a day for what may have
+// waited for as long as the service was down.
 var (
 	durationBounds = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	groupBounds    = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
@@ -191,7 +193,8 @@ func (m *metrics) of(ctx context.Context, key measureKey) *measure {
 	return with
 }
 
-// zero makes the series of what is rare before it happens: of one that begins with 1, Prometheus does not see that it has grown.
+// zero makes the series of what is rare before it happens: of one that begins with 1, Prometheus does not see that it
+// has grown.
 func (m *metrics) zero(ctx context.Context, key measureKey, with *measure) {
 	for _, outcome := range with.transactions {
 		m.transactions.Add(ctx, 0, outcome...)
@@ -202,7 +205,8 @@ func (m *metrics) zero(ctx context.Context, key measureKey, with *measure) {
 }
 
 func newMeasure(key measureKey) *measure {
-	attrs := append(topicAttributes(key), names.OperationName.String(names.Process), names.Outcome.String(string(key.what)))
+	attrs := append(topicAttributes(key), names.OperationName.String(names.Process),
+		names.Outcome.String(string(key.what)))
 	if key.errorType != "" {
 		attrs = append(attrs, names.ErrorType.String(key.errorType))
 	}
@@ -213,7 +217,8 @@ func newMeasure(key measureKey) *measure {
 		topic:    []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(topicAttributes(key)...))},
 	}
 	for i, outcome := range [...]string{"committed", "rolled_back", "unknown"} {
-		with.transactions[i] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(topicAttributes(key), names.TxOutcome.String(outcome))...))}
+		with.transactions[i] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(topicAttributes(key),
+			names.TxOutcome.String(outcome))...))}
 	}
 	return with
 }

@@ -34,7 +34,8 @@ type measured struct {
 func newMeasured(t testing.TB) *measured {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
-	return &measured{t: t, reader: reader, mw: middleware.Metrics(&middleware.MetricsConfig{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})}
+	return &measured{t: t, reader: reader,
+		mw: middleware.Metrics(&middleware.MetricsConfig{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})}
 }
 
 // points are all data points: "name{attributes} count", of a histogram with its sum.
@@ -104,12 +105,15 @@ func TestMetricsOutcomes(t *testing.T) {
 		{name: "success", h: returning(nil), outcome: "success"},
 		{name: "duplicate", h: result(consumer.Result{Duplicate: true}), outcome: "duplicate"},
 		{name: "skipped", h: result(consumer.Result{Skipped: true}), outcome: "skipped"},
-		{name: "retry", h: returning(consumer.RetryAfter(time.Second, errBase)), outcome: "retry", errType: "*errors.errorString"},
+		{name: "retry", h: returning(consumer.RetryAfter(time.Second, errBase)), outcome: "retry",
+			errType: "*errors.errorString"},
 		{name: "not due", h: returning(consumer.NotBefore(time.Now().Add(time.Hour))), outcome: "not_due"},
-		{name: "handed on", h: result(consumer.Result{HandedOn: errBase}), outcome: "handed_on", errType: "*errors.errorString"},
+		{name: "handed on", h: result(consumer.Result{HandedOn: errBase}), outcome: "handed_on",
+			errType: "*errors.errorString"},
 		{name: "permanent", h: returning(consumer.Permanent(errBase)), outcome: "permanent", errType: "*errors.errorString"},
 		{name: "too old", h: tooOld, outcome: "permanent", errType: "too_old"},
-		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 2, Err: errBase}), outcome: "gave_up", errType: "*errors.errorString"},
+		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 2, Err: errBase}), outcome: "gave_up",
+			errType: "*errors.errorString"},
 		{name: "failed", h: returning(dedupstore.ErrOutcomeUnknown), outcome: "failed", errType: "outcome_unknown"},
 		{name: "interrupted", ctx: done, h: returning(context.Canceled), outcome: "interrupted", errType: "canceled"},
 		{name: "panic", h: explode("s3cret"), outcome: "panic", errType: "panic"},
@@ -159,17 +163,21 @@ func TestMetricsTransactions(t *testing.T) {
 		h    func(m *measured) consumer.Handler
 		want string
 	}{
-		{"committed", func(m *measured) consumer.Handler { return m.mw(middleware.Dedup(&store{}, noop, nil)) }, "einmal.transactions[einmal.transaction.outcome=committed] 1"},
-		{"rolled back", func(m *measured) consumer.Handler { return m.mw(middleware.Dedup(&store{}, failing(errBase), nil)) }, "einmal.transactions[einmal.transaction.outcome=rolled_back] 1"},
+		{"committed", func(m *measured) consumer.Handler { return m.mw(middleware.Dedup(&store{}, noop, nil)) },
+			"einmal.transactions[einmal.transaction.outcome=committed] 1"},
+		{"rolled back", func(m *measured) consumer.Handler { return m.mw(middleware.Dedup(&store{}, failing(errBase), nil)) },
+			"einmal.transactions[einmal.transaction.outcome=rolled_back] 1"},
 		{"panic", func(m *measured) consumer.Handler {
-			return m.mw(middleware.Recover()(middleware.Dedup(&store{}, func(context.Context, *tx, *consumer.Message) error { panic("s3cret") }, nil)))
+			return m.mw(middleware.Recover()(middleware.Dedup(&store{},
+				func(context.Context, *tx, *consumer.Message) error { panic("s3cret") }, nil)))
 		}, "einmal.transactions[einmal.transaction.outcome=rolled_back] 1"},
 		{"unknown", func(m *measured) consumer.Handler {
 			return m.mw(middleware.Dedup(&store{onCommit: unknown}, noop, nil))
 		}, "einmal.transactions[einmal.transaction.outcome=unknown] 1"},
 		{"dead letter", func(m *measured) consumer.Handler {
 			s := &store{}
-			return compose(middleware.Dedup(s, failing(consumer.Permanent(errBase)), nil), m.mw, middleware.DeadLetter(s, &cemetery{}, nil))
+			return compose(middleware.Dedup(s, failing(consumer.Permanent(errBase)), nil), m.mw,
+				middleware.DeadLetter(s, &cemetery{}, nil))
 		}, "einmal.dead_letters[einmal.dead_letter.kind=permanent] 1, einmal.transactions[einmal.transaction.outcome=committed] 1, einmal.transactions[einmal.transaction.outcome=rolled_back] 1"},
 		{"sequence", func(m *measured) consumer.Handler {
 			return m.mw(middleware.Sequence(
@@ -279,7 +287,8 @@ func TestMetricsAllocations(t *testing.T) { //nolint:paralleltest // it counts a
 		{"no middleware", compose(succeed), 0},
 		{"no provider", compose(succeed, middleware.Metrics(nil)), 0},
 		{"an SDK", compose(succeed, newMeasured(t).mw), 0},
-		{"tracing that is sampled out", compose(succeed, middleware.Tracing(&middleware.TracingConfig{TracerProvider: sampledOut})), 10},
+		{"tracing that is sampled out",
+			compose(succeed, middleware.Tracing(&middleware.TracingConfig{TracerProvider: sampledOut})), 10},
 	} {
 		if got := testing.AllocsPerRun(1000, func() { _ = test.h.Handle(t.Context(), msg) }); got > test.most {
 			t.Errorf("%s: %v allocations a message, want at most %v", test.name, got, test.most)

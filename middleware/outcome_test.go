@@ -39,7 +39,8 @@ func (pgdriverError) Field(k byte) string { return map[byte]string{'C': "40001",
 // error.type is a class of few words, never a text.
 func TestErrorType(t *testing.T) {
 	t.Parallel()
-	syntax := consumer.JSON(func(context.Context, int) error { return nil }).Handle(t.Context(), &consumer.Message{Value: []byte("s3cret")})
+	syntax := consumer.JSON(func(context.Context, int) error { return nil }).Handle(t.Context(),
+		&consumer.Message{Value: []byte("s3cret")})
 	for _, test := range []struct {
 		err  error
 		want string
@@ -90,7 +91,8 @@ func TestAllocations(t *testing.T) { //nolint:paralleltest // see above
 		most float64
 	}{
 		{"Retry, Recover", []consumer.Middleware{middleware.Retry(5, nil), middleware.Recover()}, 0},
-		{"Logging below its level", []consumer.Middleware{middleware.Logging(quiet, &middleware.LoggingConfig{PerSecond: -1})}, 0},
+		{"Logging below its level", []consumer.Middleware{middleware.Logging(quiet,
+			&middleware.LoggingConfig{PerSecond: -1})}, 0},
 		{"Tracing without a provider", []consumer.Middleware{middleware.Tracing(nil)}, 10},
 		{"Timeout", []consumer.Middleware{middleware.Timeout(time.Second)}, 6},
 	} {

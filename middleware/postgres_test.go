@@ -29,7 +29,8 @@ func TestAttemptsOnPostgreSQL(t *testing.T) {
 		_, err := pool.Exec(ctx, sql)
 		return err
 	}
-	if err := errors.Join(schema.Postgres.Apply(t.Context(), exec, nil, schema.Dedup), exec(t.Context(), "create table charge (event text, cents int)")); err != nil {
+	if err := errors.Join(schema.Postgres.Apply(t.Context(), exec, nil, schema.Dedup),
+		exec(t.Context(), "create table charge (event text, cents int)")); err != nil {
 		t.Fatal(err)
 	}
 	type order struct{ Cents int }
@@ -128,7 +129,9 @@ func TestAttemptsOnPostgreSQL(t *testing.T) {
 				return // cannot be looked for
 			}
 			var charges, records int
-			err = pool.QueryRow(t.Context(), "select (select count(*) from charge where event = $1), (select count(*) from processed_event where event_id = $1)", t.Name()).
+			err = pool.QueryRow(t.Context(),
+				"select (select count(*) from charge where event = $1), (select count(*) from processed_event where event_id = $1)",
+				t.Name()).
 				Scan(&charges, &records)
 			if err != nil || charges != test.charges || records != test.charges {
 				t.Errorf("%d charges, %d records (%v), want %d of each", charges, records, err, test.charges)
@@ -139,7 +142,8 @@ func TestAttemptsOnPostgreSQL(t *testing.T) {
 
 // chainEnd is a Dedup to be asked for its Check.
 func chainEnd(pool *pgxpool.Pool) consumer.Handler {
-	return middleware.Dedup(pgxstore.New(pool, nil), func(context.Context, pgx.Tx, *consumer.Message) error { return nil }, nil)
+	return middleware.Dedup(pgxstore.New(pool, nil), func(context.Context, pgx.Tx, *consumer.Message) error { return nil },
+		nil)
 }
 
 // deliver makes attempts as the runner does, without the pauses, and returns what they came to.

@@ -14,9 +14,9 @@ import (
 
 // RetryConfig is what can be chosen about the pauses between attempts. Nil means all defaults.
 //
-// The pause after attempt n is drawn evenly from 0 to a ceiling of Base * 2^(n-1), at most Max ("full jitter": messages that
-// failed together do not come back together). With the defaults 5 attempts outlast 0.75 s on average and 1.5 s at most,
-// 10 attempts 26 s and 51 s, 15 attempts 1:40 min and 3:20 min.
+// The pause after attempt n is drawn evenly from 0 to a ceiling of Base * 2^(n-1), at most Max ("full jitter": messages
+// that failed together do not come back together). With the defaults 5 attempts outlast 0.75 s on average and 1.5 s at
+// most, 10 attempts 26 s and 51 s, 15 attempts 1:40 min and 3:20 min.
 type RetryConfig struct {
 	// Base is the ceiling of the first pause. Defaults to 100 ms: what goes away by itself in a database (a deadlock, a
 	// serialization failure, a lost connection) is gone by then, and a few attempts cost the partition less than a second.
@@ -32,22 +32,22 @@ const (
 	defaultRetryMax  = 30 * time.Second
 )
 
-// Retry returns a middleware that decides what follows on a failed attempt: another one, asked for with consumer.RetryAfter,
-// or, after attempt number attempts, a *consumer.GaveUp with the last error in it. Retry itself waits for nothing: the runner
-// parks the message.
+// Retry returns a middleware that decides what follows on a failed attempt: another one, asked for with
+// consumer.RetryAfter, or, after attempt number attempts, a *consumer.GaveUp with the last error in it. Retry itself
+// waits for nothing: the runner parks the message.
 //
 // An error that is Permanent, RetryAfter or GaveUp passes: it already says what is wanted. A handler that answers with
-// RetryAfter is therefore asked again as often as it wishes, beyond attempts. Every error passes unchanged once ctx is done:
-// an attempt that a drain cut short has not failed. One that ran longer than Topic.ProcessingLimit has.
+// RetryAfter is therefore asked again as often as it wishes, beyond attempts. Every error passes unchanged once ctx is
+// done: an attempt that a drain cut short has not failed. One that ran longer than Topic.ProcessingLimit has.
 //
-// What the event is not to blame for is no reason to give it up: errors whose dedupstore.Class is Transient, Unavailable,
-// OutcomeUnknown or Misconfigured (a deadlock, a server that restarts, a missing table) are asked to be tried again without end,
-// and do not count, also where they are within a RetryAfter, as those of package schemaregistry are. A database that is down for an hour
-// makes no dead letters.
+// What the event is not to blame for is no reason to give it up: errors whose dedupstore.Class is Transient,
+// Unavailable, OutcomeUnknown or Misconfigured (a deadlock, a server that restarts, a missing table) are asked to be
+// tried again without end, and do not count, also where they are within a RetryAfter, as those of package
+// schemaregistry are. A database that is down for an hour makes no dead letters.
 //
-// The other attempts are counted as msg.Attempt counts them, through rebalances and restarts too. Those that do not count
-// are known from msg.LastError, so a link outside that hides an error makes them count. attempts must be at least 1;
-// consumer.New says so if it is not, and reports pauses that are negative or contradict each other.
+// The other attempts are counted as msg.Attempt counts them, through rebalances and restarts too. Those that do not
+// count are known from msg.LastError, so a link outside that hides an error makes them count. attempts must be at least
+// 1; consumer.New says so if it is not, and reports pauses that are negative or contradict each other.
 func Retry(attempts int, cfg *RetryConfig) consumer.Middleware {
 	r := retry{attempts: attempts}
 	if cfg != nil {

@@ -44,8 +44,9 @@ func TestRetryGivesUpThroughRestarts(t *testing.T) {
 	})
 	for life := range 10 {
 		c, err := consumer.New(consumer.Config{Brokers: b.Addrs, Group: group, Topics: map[string]consumer.Topic{topic: {
-			Handler:    handler,
-			Middleware: []consumer.Middleware{watch, middleware.Retry(3, &middleware.RetryConfig{Base: time.Hour, Max: time.Hour})},
+			Handler: handler,
+			Middleware: []consumer.Middleware{watch,
+				middleware.Retry(3, &middleware.RetryConfig{Base: time.Hour, Max: time.Hour})},
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +54,8 @@ func TestRetryGivesUpThroughRestarts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
-		for end := time.Now().Add(time.Minute); attempts.Load() == int32(life) && gaveUp.Load() == nil; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); attempts.Load() == int32(life) &&
+			gaveUp.Load() == nil; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("no attempt within a minute")
 			}
@@ -71,7 +73,8 @@ func TestRetryGivesUpThroughRestarts(t *testing.T) {
 	}
 }
 
-// A group that rebalances more often than Retry pauses gives up all the same, after as many attempts as one that does not.
+// A group that rebalances more often than Retry pauses gives up all the same, after as many attempts as one that does
+// not.
 func TestRetryGivesUpThroughRebalances(t *testing.T) {
 	t.Parallel()
 	const attempts = 5
@@ -109,7 +112,8 @@ func TestRetryGivesUpThroughRebalances(t *testing.T) {
 			t.Fatalf("%d attempts in %d rebalances", made.Load(), rebalances.Load())
 		}
 		time.Sleep(2500 * time.Millisecond) // the period of which it is told
-		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group, Err: kerr.RebalanceInProgress})
+		b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, TopLevel: true, Group: group,
+			Err: kerr.RebalanceInProgress})
 	}
 	cancel()
 	if err := <-ended; err != nil {

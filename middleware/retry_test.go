@@ -58,7 +58,8 @@ func TestRetryDecides(t *testing.T) {
 			t.Errorf("%s: got %#v, want %#v", test.name, err, test.err)
 		case test.want == "retry" && (!delayed || !errors.Is(err, test.err)):
 			t.Errorf("%s: got %#v, want a RetryAfter", test.name, err)
-		case strings.HasPrefix(test.want, "gave up") && (!consumer.IsGaveUp(err) || err.Error() != test.want || !errors.Is(err, test.err)):
+		case strings.HasPrefix(test.want, "gave up") && (!consumer.IsGaveUp(err) || err.Error() != test.want ||
+			!errors.Is(err, test.err)):
 			t.Errorf("%s: got %#v, want a GaveUp that says %q", test.name, err, test.want)
 		}
 	}
@@ -136,7 +137,8 @@ func TestRetryJitterIsFull(t *testing.T) {
 		d := pause(t, &middleware.RetryConfig{Base: time.Second, Max: time.Second}, 1)
 		shortest, longest, sum = min(shortest, d), max(longest, d), sum+d
 	}
-	if mean := sum / n; shortest > 50*time.Millisecond || longest < 950*time.Millisecond || mean < 440*time.Millisecond || mean > 560*time.Millisecond {
+	if mean := sum / n; shortest > 50*time.Millisecond || longest < 950*time.Millisecond || mean < 440*time.Millisecond ||
+		mean > 560*time.Millisecond {
 		t.Errorf("%d pauses below 1 s: from %v to %v, mean %v", n, shortest, longest, mean)
 	}
 }
@@ -178,9 +180,11 @@ func TestRetryCheck(t *testing.T) {
 		{"good, all set", 5, &middleware.RetryConfig{Base: time.Second, Max: time.Second}, nil},
 		{"good, Base above the default Max", 5, &middleware.RetryConfig{Base: time.Hour}, nil},
 		{"no attempts", 0, nil, []string{"attempts is 0", "at least 1"}},
-		{"negative attempts and Base", -1, &middleware.RetryConfig{Base: -time.Second}, []string{"attempts is -1", "Base is -1s"}},
+		{"negative attempts and Base", -1, &middleware.RetryConfig{Base: -time.Second},
+			[]string{"attempts is -1", "Base is -1s"}},
 		{"negative Max", 1, &middleware.RetryConfig{Max: -time.Second}, []string{"Max -1s"}},
-		{"Max below Base", 1, &middleware.RetryConfig{Base: time.Minute, Max: time.Second}, []string{"Max is 1s, less than Base, 1m0s"}},
+		{"Max below Base", 1, &middleware.RetryConfig{Base: time.Minute, Max: time.Second},
+			[]string{"Max is 1s, less than Base, 1m0s"}},
 	} {
 		h := middleware.Retry(test.attempts, test.cfg)(returning(errBase))
 		err := check(t, h)
@@ -208,7 +212,8 @@ func TestRetryConfigIsCopied(t *testing.T) {
 	}
 }
 
-// Attempts that failed for what the event is not to blame for do not count, however many they are, also behind other errors.
+// Attempts that failed for what the event is not to blame for do not count, however many they are, also behind other
+// errors.
 func TestRetryExcuses(t *testing.T) {
 	t.Parallel()
 	of := func(class dedupstore.Class) error {
@@ -220,7 +225,8 @@ func TestRetryExcuses(t *testing.T) {
 		errs []error
 		want string // what Retry(2) answers last
 	}{
-		"each class":          {[]error{of(dedupstore.Transient), of(dedupstore.Unavailable), of(dedupstore.OutcomeUnknown), of(dedupstore.Misconfigured)}, "again"},
+		"each class": {[]error{of(dedupstore.Transient), of(dedupstore.Unavailable), of(dedupstore.OutcomeUnknown),
+			of(dedupstore.Misconfigured)}, "again"},
 		"failures count":      {[]error{own, own}, "gave up after 2 attempts: no stock"},
 		"unclassified":        {[]error{of(dedupstore.Unclassified), own}, "gave up after 2 attempts: no stock"},
 		"permanent, unmarked": {[]error{own, of(dedupstore.Permanent)}, "gave up after 2 attempts: store: no stock"},

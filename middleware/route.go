@@ -15,18 +15,19 @@ var ErrNoRoute = errors.New("no handler for this type of event")
 
 // RouteConfig is what can be chosen about Route. Nil means all defaults.
 type RouteConfig struct {
-	// Default handles messages whose name is none of the routes. By default they are failures, with a permanent error that wraps
-	// ErrNoRoute: for a dead letter, or OnFailure. Filter with OtherType skips those of others.
+	// Default handles messages whose name is none of the routes. By default they are failures, with a permanent error that
+	// wraps ErrNoRoute: for a dead letter, or OnFailure. Filter with OtherType skips those of others.
 	Default consumer.Handler
 }
 
-// Route returns a handler that chooses among handlers by the type of the event: by names it, as ByHeader does, and routes has the handler
-// for each name, a Dedup with the handler's own type of event, or a chain of its own. consumer.New sees them all, as a function of your
-// own that chooses cannot show.
+// Route returns a handler that chooses among handlers by the type of the event: by names it, as ByHeader does, and
+// routes has the handler for each name, a Dedup with the handler's own type of event, or a chain of its own.
+// consumer.New sees them all, as a function of your own that chooses cannot show.
 //
-// All routes have the same msg.Consumer: an event goes one way. by must be safe for concurrent use, and say the same of a message at any
-// time.
-func Route(by func(msg *consumer.Message) string, routes map[string]consumer.Handler, cfg *RouteConfig) consumer.Handler {
+// All routes have the same msg.Consumer: an event goes one way. by must be safe for concurrent use, and say the same of
+// a message at any time.
+func Route(by func(msg *consumer.Message) string, routes map[string]consumer.Handler,
+	cfg *RouteConfig) consumer.Handler {
 	r := &route{by: by, routes: map[string]consumer.Handler{}}
 	if cfg != nil {
 		r.otherwise = cfg.Default
@@ -50,7 +51,8 @@ func Route(by func(msg *consumer.Message) string, routes map[string]consumer.Han
 	return r
 }
 
-// ByHeader returns a function for Route that names an event by a header, "ce_type" for example. Without the header the name is "".
+// ByHeader returns a function for Route that names an event by a header, "ce_type" for example. Without the header the
+// name is "".
 func ByHeader(name string) func(msg *consumer.Message) string {
 	return func(msg *consumer.Message) string {
 		value, _ := msg.Header(name)

@@ -15,7 +15,8 @@ type recorder interface {
 	recordsIn() (store any)
 }
 
-// inside are the recorders that stand inside a link, as far as consumer.New has seen them. It is safe for concurrent use.
+// inside are the recorders that stand inside a link, as far as consumer.New has seen them. It is safe for concurrent
+// use.
 type inside struct {
 	mu        sync.Mutex
 	recorders []recorder
@@ -39,8 +40,8 @@ func tellOutside(outside []consumer.Handler, r recorder) {
 	}
 }
 
-// checkSameTable refuses a store of dead letters that records elsewhere than the effects inside: a handler would run after its dead
-// letter.
+// checkSameTable refuses a store of dead letters that records elsewhere than the effects inside: a handler would run
+// after its dead letter.
 func (i *inside) checkSameTable(ctx context.Context, store any) error {
 	i.mu.Lock()
 	recorders := slices.Clone(i.recorders)

@@ -29,7 +29,8 @@ type knownStore struct {
 
 func (s knownStore) Identity(context.Context) (string, error) { return s.identity, s.err }
 
-// Dead letters that are recorded elsewhere than the effects would not keep a handler from running after its dead letter.
+// Dead letters that are recorded elsewhere than the effects would not keep a handler from running after its dead
+// letter.
 func TestDeadLettersAreRecordedWhereEffectsAre(t *testing.T) {
 	t.Parallel()
 	in := func(identity string) knownStore { return knownStore{&store{}, identity, nil} }
@@ -41,12 +42,18 @@ func TestDeadLettersAreRecordedWhereEffectsAre(t *testing.T) {
 		topic consumer.Topic
 		says  string
 	}{
-		"the same":             {consumer.Topic{Middleware: []consumer.Middleware{dead(in("a"))}, Handler: dedup(in("a"))}, ""},
-		"another":              {consumer.Topic{Middleware: []consumer.Middleware{dead(in("b"))}, Handler: dedup(in("a"))}, refused},
-		"nobody knows of one":  {consumer.Topic{Middleware: []consumer.Middleware{dead(&store{})}, Handler: dedup(in("a"))}, ""},
-		"nobody knows of both": {consumer.Topic{Middleware: []consumer.Middleware{dead(in("b"))}, Handler: dedup(&store{})}, ""},
-		"one cannot be told":   {consumer.Topic{Middleware: []consumer.Middleware{dead(in(""))}, Handler: dedup(in("a"))}, ""},
-		"nor the other":        {consumer.Topic{Middleware: []consumer.Middleware{dead(in("b"))}, Handler: dedup(in(""))}, ""},
+		"the same": {consumer.Topic{Middleware: []consumer.Middleware{dead(in("a"))}, Handler: dedup(in("a"))},
+			""},
+		"another": {consumer.Topic{Middleware: []consumer.Middleware{dead(in("b"))}, Handler: dedup(in("a"))},
+			refused},
+		"nobody knows of one": {consumer.Topic{Middleware: []consumer.Middleware{dead(&store{})}, Handler: dedup(in("a"))},
+			""},
+		"nobody knows of both": {consumer.Topic{Middleware: []consumer.Middleware{dead(in("b"))}, Handler: dedup(&store{})},
+			""},
+		"one cannot be told": {consumer.Topic{Middleware: []consumer.Middleware{dead(in(""))}, Handler: dedup(in("a"))},
+			""},
+		"nor the other": {consumer.Topic{Middleware: []consumer.Middleware{dead(in("b"))}, Handler: dedup(in(""))},
+			""},
 		"behind a link that shows nothing": {consumer.Topic{
 			Middleware: []consumer.Middleware{dead(in("b")), hidden}, Handler: dedup(in("a")),
 		}, refused},
@@ -108,9 +115,11 @@ func TestIdentities(t *testing.T) {
 	mem := memstore.New()
 	identities := map[string][]dedupstore.Identifier{
 		"a table": {
-			pgxstore.New(pool, nil), pgxstore.New(pool, &pgxstore.Config{DoNothing: true}), sqlstore.New(db, schema.Postgres, nil),
+			pgxstore.New(pool, nil), pgxstore.New(pool, &pgxstore.Config{DoNothing: true}),
+			sqlstore.New(db, schema.Postgres, nil),
 		},
-		"another table":  {pgxstore.New(pool, &pgxstore.Config{Table: "second"}), sqlstore.New(db, schema.Postgres, &sqlstore.Config{Table: "second"})},
+		"another table": {pgxstore.New(pool, &pgxstore.Config{Table: "second"}),
+			sqlstore.New(db, schema.Postgres, &sqlstore.Config{Table: "second"})},
 		"another schema": {pgxstore.New(other, nil)},
 		"SQLite":         {sqlstore.New(lite(file), schema.SQLite, nil), sqlstore.New(lite(file), schema.SQLite, nil)},
 		"another file":   {sqlstore.New(lite(file+"2"), schema.SQLite, nil)},

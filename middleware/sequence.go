@@ -15,35 +15,38 @@ import (
 
 // Step is one effect of a Sequence: a chain of its own.
 type Step struct {
-	// Name names the effect: the step's msg.Consumer is the topic's, a slash, and Name. It must be unique in its Sequence and
-	// hold no slash. Changing it applies redelivered events again, as with Topic.Consumer. Required.
+	// Name names the effect: the step's msg.Consumer is the topic's, a slash, and Name. It must be unique in its Sequence
+	// and hold no slash. Changing it applies redelivered events again, as with Topic.Consumer. Required.
 	Name string
 
-	// Handler is the innermost link of the step, as a rule a Dedup: a step without it is repeated in each attempt until all
-	// steps have finished. Required.
+	// Handler is the innermost link of the step, as a rule a Dedup: a step without it is repeated in each attempt until
+	// all steps have finished. Required.
 	Handler consumer.Handler
 
-	// Middleware stands around Handler. The first is the outermost. A step's DeadLetter, Retry, Recover and Timeout stand here.
+	// Middleware stands around Handler. The first is the outermost. A step's DeadLetter, Retry, Recover and Timeout stand
+	// here.
 	Middleware []consumer.Middleware
 }
 
-// Sequence returns a handler for several effects of one message, each with a transaction and a record of its own, in their order.
+// Sequence returns a handler for several effects of one message, each with a transaction and a record of its own, in
+// their order.
 //
-// Each step gets a copy of the message that names it in msg.Consumer. A step that returns nil has finished; an error ends the
-// attempt, and the steps behind it wait. In the next attempt, wherever it is made, all steps are run again: those that had
-// finished find their record and do nothing. Steps can therefore be added in front, in between and behind: a message that is
-// delivered again makes up for them. They see nothing of each other but what they write to the database, and between two of
-// them the process may end: put into one function, and so into one transaction, what must never be seen apart.
+// Each step gets a copy of the message that names it in msg.Consumer. A step that returns nil has finished; an error
+// ends the attempt, and the steps behind it wait. In the next attempt, wherever it is made, all steps are run again:
+// those that had finished find their record and do nothing. Steps can therefore be added in front, in between and
+// behind: a message that is delivered again makes up for them. They see nothing of each other but what they write to
+// the database, and between two of them the process may end: put into one function, and so into one transaction, what
+// must never be seen apart.
 //
-// DeadLetter, HandOn and Retry stand in the steps, never around the Sequence: New refuses it. A step that was given up and written as a
-// dead letter has finished, and the next one begins; without a DeadLetter it holds up the steps behind it, and OnFailure
-// applies. A step's msg.Attempt, FirstAttempt and LastError are its own: only its failures count, since it last finished. They are
-// found again in the message's LastError, so they begin anew where that one does: with another owner of the partition, and
-// after an attempt in which a link outside hid the Sequence's error.
+// DeadLetter, HandOn and Retry stand in the steps, never around the Sequence: New refuses it. A step that was given up
+// and written as a dead letter has finished, and the next one begins; without a DeadLetter it holds up the steps behind
+// it, and OnFailure applies. A step's msg.Attempt, FirstAttempt and LastError are its own: only its failures count,
+// since it last finished. They are found again in the message's LastError, so they begin anew where that one does: with
+// another owner of the partition, and after an attempt in which a link outside hid the Sequence's error.
 //
-// The message's Result sums up the steps: it is a duplicate if all of them were, dead if one of them was in this attempt, and its
-// times go from the first step to the last one. A panic of a step is an error of the step, a *consumer.Panic, even without
-// Recover.
+// The message's Result sums up the steps: it is a duplicate if all of them were, dead if one of them was in this
+// attempt, and its times go from the first step to the last one. A panic of a step is an error of the step, a
+// *consumer.Panic, even without Recover.
 func Sequence(steps ...Step) consumer.Handler {
 	s := &sequence{}
 	var errs []error
@@ -180,8 +183,8 @@ func (st step) message(msg *consumer.Message, f failure) *consumer.Message {
 
 var errStepExited = errors.New("the step is done, but its handler ended its goroutine")
 
-// handle runs the step's chain, and then with what it came to. It makes an error of a panic, so that it counts as a failure of this
-// step and keeps those of the others.
+// handle runs the step's chain, and then with what it came to. It makes an error of a panic, so that it counts as a
+// failure of this step and keeps those of the others.
 func (st step) handle(ctx context.Context, msg, m *consumer.Message, then func(err error) error) error {
 	return callFor(consumer.WithMessage(ctx, m), msg, m, &recoverer{st.links[0]}, then)
 }

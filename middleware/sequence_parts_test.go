@@ -27,23 +27,29 @@ func TestSequenceSumsUpResults(t *testing.T) {
 		fails int // which step does
 		want  consumer.Result
 	}{
-		"fresh":                {[]consumer.Result{fresh(0), fresh(10)}, -1, consumer.Result{Begin: at(0), HandlerStart: at(1), HandlerEnd: at(12), End: at(13)}},
-		"duplicates":           {[]consumer.Result{dup(0), dup(10)}, -1, consumer.Result{Duplicate: true, Begin: at(0), End: at(13)}},
-		"one duplicate":        {[]consumer.Result{dup(0), fresh(10), dup(20)}, -1, consumer.Result{Begin: at(0), HandlerStart: at(11), HandlerEnd: at(12), End: at(23)}},
+		"fresh": {[]consumer.Result{fresh(0), fresh(10)}, -1,
+			consumer.Result{Begin: at(0), HandlerStart: at(1), HandlerEnd: at(12), End: at(13)}},
+		"duplicates": {[]consumer.Result{dup(0), dup(10)}, -1, consumer.Result{Duplicate: true, Begin: at(0),
+			End: at(13)}},
+		"one duplicate": {[]consumer.Result{dup(0), fresh(10), dup(20)}, -1,
+			consumer.Result{Begin: at(0), HandlerStart: at(11), HandlerEnd: at(12), End: at(23)}},
 		"duplicate, then fail": {[]consumer.Result{dup(0), dup(10)}, 1, consumer.Result{Begin: at(0), End: at(13)}},
-		"dead":                 {[]consumer.Result{{Dead: true}, fresh(10)}, -1, consumer.Result{Dead: true, Begin: at(10), HandlerStart: at(11), HandlerEnd: at(12), End: at(13)}},
-		"no dedup":             {[]consumer.Result{fresh(0), {}}, -1, fresh(0)},
-		"fails at once":        {[]consumer.Result{{Begin: at(0), End: at(3)}, fresh(10)}, 0, consumer.Result{Begin: at(0), End: at(3)}},
+		"dead": {[]consumer.Result{{Dead: true}, fresh(10)}, -1,
+			consumer.Result{Dead: true, Begin: at(10), HandlerStart: at(11), HandlerEnd: at(12), End: at(13)}},
+		"no dedup": {[]consumer.Result{fresh(0), {}}, -1, fresh(0)},
+		"fails at once": {[]consumer.Result{{Begin: at(0), End: at(3)}, fresh(10)}, 0,
+			consumer.Result{Begin: at(0), End: at(3)}},
 	} {
 		var steps []middleware.Step
 		for i, res := range test.steps {
-			steps = append(steps, middleware.Step{Name: fmt.Sprint("step", i), Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
-				msg.Result = res
-				if i == test.fails {
-					return errBase
-				}
-				return nil
-			})})
+			steps = append(steps, middleware.Step{Name: fmt.Sprint("step", i),
+				Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
+					msg.Result = res
+					if i == test.fails {
+						return errBase
+					}
+					return nil
+				})})
 		}
 		msg := message()
 		if err := middleware.Sequence(steps...).Handle(t.Context(), msg); (err != nil) != (test.fails >= 0) {
@@ -67,17 +73,24 @@ func TestSequenceIsRefused(t *testing.T) {
 		outside []consumer.Middleware
 		want    []string
 	}{
-		{"good", []middleware.Step{step("a", dead, middleware.Retry(2, nil)), step("b", middleware.Retry(2, nil), middleware.Recover())},
+		{"good", []middleware.Step{step("a", dead, middleware.Retry(2, nil)),
+			step("b", middleware.Retry(2, nil), middleware.Recover())},
 			[]consumer.Middleware{middleware.Tracing(nil), middleware.Logging(nil, nil)}, nil},
 		{"no steps", nil, nil, []string{"there are no steps"}},
-		{"all at once", []middleware.Step{step(""), step("a/b"), {Name: "c"}, {Name: "d", Handler: consumer.HandlerFunc(nil)}, step("e", nil), step("f"), step("f")}, nil,
-			[]string{"step 0 has no name", `step 1, "a/b", holds a slash`, `step 2, "c", has no handler`, `step 3, "d", has no handler`,
+		{"all at once", []middleware.Step{step(""), step("a/b"), {Name: "c"}, {Name: "d", Handler: consumer.HandlerFunc(nil)},
+			step("e", nil), step("f"), step("f")}, nil,
+			[]string{"step 0 has no name", `step 1, "a/b", holds a slash`, `step 2, "c", has no handler`,
+				`step 3, "d", has no handler`,
 				`step 4, "e": middleware 0 (the outermost is 0) is nil`, `step 6, "f", has the name of an earlier one`}},
 		{"odd name", []middleware.Step{step("a\x00")}, nil, []string{"the name of step 0", "NUL"}},
-		{"Retry outside", []middleware.Step{step("a")}, []consumer.Middleware{middleware.Retry(3, nil)}, []string{"inside Retry", "Step.Middleware of each step"}},
-		{"DeadLetter outside", []middleware.Step{step("a", middleware.Retry(3, nil))}, []consumer.Middleware{dead}, []string{"inside DeadLetter", "Step.Middleware of each step"}},
-		{"order in a step", []middleware.Step{step("a", middleware.Recover(), middleware.Retry(3, nil))}, nil, []string{"Retry stands inside Recover"}},
-		{"twice in a step", []middleware.Step{step("a", middleware.Retry(3, nil), middleware.Retry(3, nil))}, nil, []string{"two Retry links"}},
+		{"Retry outside", []middleware.Step{step("a")}, []consumer.Middleware{middleware.Retry(3, nil)},
+			[]string{"inside Retry", "Step.Middleware of each step"}},
+		{"DeadLetter outside", []middleware.Step{step("a", middleware.Retry(3, nil))}, []consumer.Middleware{dead},
+			[]string{"inside DeadLetter", "Step.Middleware of each step"}},
+		{"order in a step", []middleware.Step{step("a", middleware.Recover(), middleware.Retry(3, nil))}, nil,
+			[]string{"Retry stands inside Recover"}},
+		{"twice in a step", []middleware.Step{step("a", middleware.Retry(3, nil), middleware.Retry(3, nil))}, nil,
+			[]string{"two Retry links"}},
 	} {
 		_, err := consumer.New(consumer.Config{
 			Brokers: []string{"127.0.0.1:9"}, Group: "billing",
@@ -105,12 +118,14 @@ func TestSequenceStepsAreChecked(t *testing.T) {
 			Brokers: []string{"127.0.0.1:9"}, Group: "billing",
 			Topics: map[string]consumer.Topic{"orders": sequenceTopic(
 				middleware.Step{Name: "a", Handler: middleware.Dedup(store, noop, nil)},
-				middleware.Step{Name: "b", Handler: returning(nil), Middleware: []consumer.Middleware{middleware.Retry(attempts, nil)}},
+				middleware.Step{Name: "b", Handler: returning(nil),
+					Middleware: []consumer.Middleware{middleware.Retry(attempts, nil)}},
 			)},
 		}
 	}
 	_, err := consumer.New(cfg(nil, 0))
-	if err == nil || !strings.Contains(err.Error(), "the store is nil") || !strings.Contains(err.Error(), "attempts is 0") {
+	if err == nil || !strings.Contains(err.Error(), "the store is nil") ||
+		!strings.Contains(err.Error(), "attempts is 0") {
 		t.Errorf("New says %v", err)
 	}
 	missing := errors.New("no table")

@@ -28,16 +28,19 @@ type effects struct {
 
 func newEffects() *effects { return &effects{Store: memstore.New()} }
 
-// step is a Step whose function fails with what fail returns for its attempt, and else has the step's name as its effect.
-func (e *effects) step(name string, fail func(msg *consumer.Message) error, mws ...consumer.Middleware) middleware.Step {
-	return middleware.Step{Name: name, Middleware: mws, Handler: middleware.Dedup(e.Store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error {
-		e.seen = append(e.seen, *msg)
-		tx.OnCommit(func() { e.committed = append(e.committed, name) })
-		if fail == nil {
-			return nil
-		}
-		return fail(msg)
-	}, nil)}
+// step is a Step whose function fails with what fail returns for its attempt, and else has the step's name as its
+// effect.
+func (e *effects) step(name string, fail func(msg *consumer.Message) error,
+	mws ...consumer.Middleware) middleware.Step {
+	return middleware.Step{Name: name, Middleware: mws,
+		Handler: middleware.Dedup(e.Store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error {
+			e.seen = append(e.seen, *msg)
+			tx.OnCommit(func() { e.committed = append(e.committed, name) })
+			if fail == nil {
+				return nil
+			}
+			return fail(msg)
+		}, nil)}
 }
 
 // until makes the first n attempts of a step fail.
@@ -88,14 +91,16 @@ func TestSequenceRunsStepsOnItsOwnCopies(t *testing.T) {
 			return err
 		})
 	}
-	out := consumertest.Run(t, sequenceTopic(e.step("charge", nil, tampers), e.step("mail", nil, tampers), e.step("ship", nil)), event())
+	out := consumertest.Run(t, sequenceTopic(e.step("charge", nil, tampers), e.step("mail", nil, tampers),
+		e.step("ship", nil)), event())
 	if out.Err != nil {
 		t.Fatal(out)
 	}
 	e.want(t, "charge", "mail", "ship")
 	for i, name := range e.committed {
 		msg := e.seen[i]
-		if msg.Consumer != "test/orders/"+name || msg.EventID != "e1" || msg.Attempt != 1 || msg.Result.Duplicate || msg.FirstAttempt.IsZero() {
+		if msg.Consumer != "test/orders/"+name || msg.EventID != "e1" || msg.Attempt != 1 || msg.Result.Duplicate ||
+			msg.FirstAttempt.IsZero() {
 			t.Errorf("%s saw %+v", name, msg)
 		}
 		if !e.Recorded(dedupstore.Key{Consumer: "test/orders/" + name, Event: "e1"}) {
@@ -112,8 +117,10 @@ func TestSequenceRunsStepsOnItsOwnCopies(t *testing.T) {
 func TestSequenceNamesItsEffects(t *testing.T) {
 	t.Parallel()
 	inner := middleware.Sequence(middleware.Step{Name: "mail", Handler: returning(nil)})
-	steps := middleware.Sequence(middleware.Step{Name: "ledger", Handler: returning(nil)}, middleware.Step{Name: "notify", Handler: inner})
-	for name, refused := range map[string]bool{"c/ledger": true, "c/notify": true, "c/notify/mail": true, "c/mail": false, "c/other": false, "ledger": false} {
+	steps := middleware.Sequence(middleware.Step{Name: "ledger", Handler: returning(nil)},
+		middleware.Step{Name: "notify", Handler: inner})
+	for name, refused := range map[string]bool{"c/ledger": true, "c/notify": true, "c/notify/mail": true, "c/mail": false,
+		"c/other": false, "ledger": false} {
 		cfg := topics(consumer.Topic{Consumer: "c", Handler: steps})
 		cfg.Topics["other"] = consumer.Topic{Consumer: name, Handler: returning(nil)}
 		if _, err := consumer.New(cfg); (err != nil) != refused {
@@ -147,11 +154,13 @@ func TestSequenceCountsAttemptsPerStep(t *testing.T) {
 	}
 	for i, msg := range e.seen[:8] {
 		again := i > 0 && e.seen[i-1].Consumer == msg.Consumer
-		if again != (msg.LastError != nil) || again && !errors.Is(msg.LastError, errBase) || again && strings.Contains(msg.LastError.Error(), "step") {
+		if again != (msg.LastError != nil) || again && !errors.Is(msg.LastError, errBase) || again &&
+			strings.Contains(msg.LastError.Error(), "step") {
 			t.Errorf("%s attempt %d: last error %v", msg.Consumer, msg.Attempt, msg.LastError)
 		}
 		if again && !msg.FirstAttempt.Equal(e.seen[i-1].FirstAttempt) {
-			t.Errorf("%s attempt %d: first attempt %v, before it was %v", msg.Consumer, msg.Attempt, msg.FirstAttempt, e.seen[i-1].FirstAttempt)
+			t.Errorf("%s attempt %d: first attempt %v, before it was %v", msg.Consumer, msg.Attempt, msg.FirstAttempt,
+				e.seen[i-1].FirstAttempt)
 		}
 	}
 }
@@ -162,15 +171,16 @@ func TestSequenceFinishedStepFailsAgain(t *testing.T) {
 	var seen []string
 	script := map[string][]error{"a": {errBase, nil, errBase, nil}, "b": {errBase, errBase, nil}}
 	step := func(name string) middleware.Step {
-		return middleware.Step{Name: name, Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
-			seen = append(seen, fmt.Sprintf("%s %d", name, msg.Attempt))
-			if len(script[name]) == 0 {
-				return nil
-			}
-			err := script[name][0]
-			script[name] = script[name][1:]
-			return err
-		})}
+		return middleware.Step{Name: name,
+			Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
+				seen = append(seen, fmt.Sprintf("%s %d", name, msg.Attempt))
+				if len(script[name]) == 0 {
+					return nil
+				}
+				err := script[name][0]
+				script[name] = script[name][1:]
+				return err
+			})}
 	}
 	if out := consumertest.Run(t, sequenceTopic(step("a"), step("b")), event()); out.Err != nil {
 		t.Fatal(out)
@@ -247,7 +257,8 @@ func TestSequenceDeadStepSkipsNoLaterOne(t *testing.T) {
 func TestSequenceFailingStepHoldsUpLaterOnes(t *testing.T) {
 	t.Parallel()
 	e := newEffects()
-	out := consumertest.Run(t, sequenceTopic(e.step("charge", nil), e.step("mail", always(consumer.Permanent(errBase))), e.step("ship", nil)), event())
+	out := consumertest.Run(t, sequenceTopic(e.step("charge", nil), e.step("mail", always(consumer.Permanent(errBase))),
+		e.step("ship", nil)), event())
 	if out.End != consumertest.Limit || !consumer.IsPermanent(out.Err) {
 		t.Error(out)
 	}
@@ -258,9 +269,11 @@ func TestSequenceFailingStepHoldsUpLaterOnes(t *testing.T) {
 func TestSequenceGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
 	e := newEffects()
-	crashed := []middleware.Step{e.step("charge", nil), e.step("mail", func(*consumer.Message) error { runtime.Goexit(); return nil }), e.step("ship", nil)}
+	crashed := []middleware.Step{e.step("charge", nil),
+		e.step("mail", func(*consumer.Message) error { runtime.Goexit(); return nil }), e.step("ship", nil)}
 	healthy := []middleware.Step{e.step("charge", nil), e.step("mail", nil), e.step("ship", nil)}
-	chains := consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"orders": sequenceTopic(crashed...)}}, &consumertest.Config{Attempts: 1})
+	chains := consumertest.New(t, consumer.Config{Topics: map[string]consumer.Topic{"orders": sequenceTopic(crashed...)}},
+		&consumertest.Config{Attempts: 1})
 	if out := chains.Deliver(t.Context(), event()); out.Err == nil {
 		t.Fatal(out)
 	}
@@ -298,7 +311,8 @@ func TestSequenceContainsPanics(t *testing.T) {
 		}),
 	), event())
 	p, ok := errors.AsType[*consumer.Panic](out.Attempts[2].Err)
-	if out.Err != nil || !ok || p.Value != "boom" || len(p.Stack) == 0 || !strings.HasPrefix(out.Attempts[2].Err.Error(), `step "mail": panic`) {
+	if out.Err != nil || !ok || p.Value != "boom" || len(p.Stack) == 0 || !strings.HasPrefix(out.Attempts[2].Err.Error(),
+		`step "mail": panic`) {
 		t.Errorf("%v", out)
 	}
 	if want := []string{"charge 1", "charge 2", "mail 1", "mail 2", "mail 3"}; !slices.Equal(e.calls(), want) {
@@ -328,12 +342,15 @@ func TestSequenceEndsWithItsContext(t *testing.T) {
 func TestSequenceOfSequences(t *testing.T) {
 	t.Parallel()
 	e := newEffects()
-	inner := middleware.Sequence(e.step("one", until(1, errBase)), e.step("two", until(2, errBase), middleware.Retry(3, nil)))
-	out := consumertest.Run(t, sequenceTopic(e.step("charge", until(1, errBase)), middleware.Step{Name: "mail", Handler: inner}), event())
+	inner := middleware.Sequence(e.step("one", until(1, errBase)),
+		e.step("two", until(2, errBase), middleware.Retry(3, nil)))
+	out := consumertest.Run(t, sequenceTopic(e.step("charge", until(1, errBase)),
+		middleware.Step{Name: "mail", Handler: inner}), event())
 	if out.Err != nil {
 		t.Fatal(out)
 	}
-	if want := []string{"charge 1", "charge 2", "one 1", "one 2", "two 1", "two 2", "two 3"}; !slices.Equal(e.calls(), want) {
+	if want := []string{"charge 1", "charge 2", "one 1", "one 2", "two 1", "two 2", "two 3"}; !slices.Equal(e.calls(),
+		want) {
 		t.Errorf("calls %v, want %v", e.calls(), want)
 	}
 	if last := e.seen[len(e.seen)-1].Consumer; last != "test/orders/mail/two" {
@@ -342,7 +359,8 @@ func TestSequenceOfSequences(t *testing.T) {
 	e.want(t, "charge", "one", "two")
 }
 
-// What a step does to its message changes nothing of what the next attempt knows, and the error of an attempt stays what it was.
+// What a step does to its message changes nothing of what the next attempt knows, and the error of an attempt stays
+// what it was.
 func TestSequenceKeepsWhatItKnows(t *testing.T) {
 	t.Parallel()
 	var seen []consumer.Message
@@ -351,13 +369,15 @@ func TestSequenceKeepsWhatItKnows(t *testing.T) {
 		msg.Attempt, msg.FirstAttempt, msg.LastError = 99, time.Time{}, nil
 		return errBase
 	})
-	h := middleware.Sequence(middleware.Step{Name: "a", Handler: returning(nil)}, middleware.Step{Name: "b", Handler: spoils})
+	h := middleware.Sequence(middleware.Step{Name: "a", Handler: returning(nil)},
+		middleware.Step{Name: "b", Handler: spoils})
 	first := h.Handle(t.Context(), message())
 	for range 2 {
 		msg := message()
 		msg.LastError = fmt.Errorf("link outside: %w", first)
 		_ = h.Handle(t.Context(), msg)
-		if last := seen[len(seen)-1]; last.Attempt != 2 || !last.FirstAttempt.Equal(seen[0].FirstAttempt) || !errors.Is(last.LastError, errBase) {
+		if last := seen[len(seen)-1]; last.Attempt != 2 || !last.FirstAttempt.Equal(seen[0].FirstAttempt) ||
+			!errors.Is(last.LastError, errBase) {
 			t.Errorf("after one failure: %+v", last)
 		}
 	}
@@ -369,7 +389,8 @@ func TestSequenceKeepsWhatItKnows(t *testing.T) {
 	if last := seen[len(seen)-1]; last.Attempt != 2 {
 		t.Errorf("inside another Sequence's error: attempt %d", last.Attempt)
 	}
-	msg.LastError = middleware.Sequence(middleware.Step{Name: "x", Handler: returning(errBase)}).Handle(t.Context(), message())
+	msg.LastError = middleware.Sequence(middleware.Step{Name: "x", Handler: returning(errBase)}).Handle(t.Context(),
+		message())
 	_ = h.Handle(t.Context(), msg)
 	if last := seen[len(seen)-1]; last.Attempt != 1 {
 		t.Errorf("after another Sequence's error: attempt %d", last.Attempt)
@@ -405,8 +426,8 @@ func TestSequenceBehindALinkThatHidesErrors(t *testing.T) {
 	e.want(t, "charge", "mail")
 }
 
-// Whatever fails and however often: each effect is there once, in the order of the steps, and each step's attempts are counted as if
-// there were no other.
+// Whatever fails and however often: each effect is there once, in the order of the steps, and each step's attempts are
+// counted as if there were no other.
 func TestSequenceProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -34,8 +34,8 @@ const (
 	stormLines      = 2 * 10 * 60    // lines of the log a minute: two kinds, each at LoggingConfig.PerSecond
 )
 
-// Every message fails, on a whole consumer: dead letters come at their rate and each once, no partition is lost, and neither memory,
-// goroutines nor the log grow with the time that it takes.
+// Every message fails, on a whole consumer: dead letters come at their rate and each once, no partition is lost, and
+// neither memory, goroutines nor the log grow with the time that it takes.
 //
 //nolint:paralleltest // it looks at the memory and the goroutines of the process
 func TestStormOnAConsumer(t *testing.T) {
@@ -49,7 +49,8 @@ func TestStormOnAConsumer(t *testing.T) {
 		most = most.max(s.usage())
 	}
 	took, dead := time.Since(began), s.count(t)
-	t.Logf("%d dead letters and %d lines in %v; before: %v; at most: %v", dead, s.lines.Load(), took.Round(time.Second), before, most)
+	t.Logf("%d dead letters and %d lines in %v; before: %v; at most: %v", dead, s.lines.Load(), took.Round(time.Second),
+		before, most)
 	if limit := warm + stormRate*(1+int(took.Seconds()+1)); dead > limit+stormPartitions {
 		t.Errorf("%d dead letters in %v, want at most %d", dead, took, limit)
 	}
@@ -71,7 +72,8 @@ func TestStormOnAConsumer(t *testing.T) {
 	s.stop(t)
 }
 
-// storm is a consumer of messages of which each fails, with default limits but for those of memory: its partitions are paused.
+// storm is a consumer of messages of which each fails, with default limits but for those of memory: its partitions are
+// paused.
 type storm struct {
 	pool                     *pgxpool.Pool
 	lines, assigned, revoked atomic.Int64
@@ -109,7 +111,8 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-// produce appends more messages than can die in time, before anything is measured: the log of the broker is in this process.
+// produce appends more messages than can die in time, before anything is measured: the log of the broker is in this
+// process.
 func (s *storm) produce(t *testing.T, b *serverstest.Broker, topic string) {
 	t.Helper()
 	const batch = 1000
@@ -152,7 +155,8 @@ func (s *storm) config(b *serverstest.Broker, group, topic string) consumer.Conf
 // until waits for so many dead letters.
 func (s *storm) until(t *testing.T, dead int) {
 	t.Helper()
-	for deadline := time.Now().Add(*stormFor + time.Minute); s.count(t) < dead; time.Sleep(max(20*time.Millisecond, *stormFor/2000)) {
+	for deadline := time.Now().Add(*stormFor + time.Minute); s.count(t) < dead; time.Sleep(max(20*time.Millisecond,
+		*stormFor/2000)) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d dead letters, want %d", s.count(t), dead)
 		}

@@ -10,20 +10,22 @@ import (
 	"github.com/einmal-go/einmal/internal/errtype"
 )
 
-// ErrTimeout is wrapped by the error of an attempt that Timeout ended. errors.Is finds context.DeadlineExceeded in it, too.
+// ErrTimeout is wrapped by the error of an attempt that Timeout ended. errors.Is finds context.DeadlineExceeded in it,
+// too.
 var ErrTimeout = errtype.New("timeout", "the attempt took too long")
 
-// Timeout returns a middleware that gives the handler of each attempt d: then its context is done, and with it the statements that
-// wait in the database. Dedup rolls back an attempt whose time is over, whatever the handler returns; Retry makes another one.
+// Timeout returns a middleware that gives the handler of each attempt d: then its context is done, and with it the
+// statements that wait in the database. Dedup rolls back an attempt whose time is over, whatever the handler returns;
+// Retry makes another one.
 //
-// The time runs from where Timeout stands in the chain, but not while a Dedup inside waits for the database: for a connection of the
-// pool, for BEGIN, for another transaction that holds the record. The event is not to blame for these. They have a time of their
-// own, d or 10 s, whichever is longer: what it ends is of the class dedupstore.Unavailable, which Retry does not count. COMMIT has the
-// time that the store gives it.
+// The time runs from where Timeout stands in the chain, but not while a Dedup inside waits for the database: for a
+// connection of the pool, for BEGIN, for another transaction that holds the record. The event is not to blame for
+// these. They have a time of their own, d or 10 s, whichever is longer: what it ends is of the class
+// dedupstore.Unavailable, which Retry does not count. COMMIT has the time that the store gives it.
 //
 // Timeout cannot end a handler that does not look at its context: it waits for it, as everybody else must. What such a
-// handler returns after its time is an error that wraps ErrTimeout even if it is nil, so that the message stays open and
-// comes again. Only where Dedup stands inside, its nil counts: the transaction is committed then.
+// handler returns after its time is an error that wraps ErrTimeout even if it is nil, so that the message stays open
+// and comes again. Only where Dedup stands inside, its nil counts: the transaction is committed then.
 //
 // d should be well below the time that a rebalance grants to a handler (Config.DrainTimeout), and above
 // what the slowest healthy attempt takes. d must be positive; consumer.New says so if it is not.
@@ -33,7 +35,8 @@ func Timeout(d time.Duration) consumer.Middleware {
 	}
 }
 
-// minWait is the least time for what the event is not to blame for. It is what the first round trip of a store may take.
+// minWait is the least time for what the event is not to blame for. It is what the first round trip of a store may
+// take.
 const minWait = 10 * time.Second
 
 type timeout struct {

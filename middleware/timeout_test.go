@@ -49,9 +49,12 @@ func TestTimeout(t *testing.T) {
 			}),
 			took: 5 * time.Second, timeout: true, wraps: context.DeadlineExceeded,
 		},
-		{name: "ignores its context", h: working(time.Minute, nil), took: time.Minute, timeout: true, wraps: context.DeadlineExceeded},
-		{name: "ignores its context, fails", h: working(time.Minute, errBase), took: time.Minute, timeout: true, wraps: errBase},
-		{name: "permanent after its time", h: working(time.Minute, consumer.Permanent(errBase)), took: time.Minute, timeout: true, permanent: true, wraps: errBase},
+		{name: "ignores its context", h: working(time.Minute, nil), took: time.Minute, timeout: true,
+			wraps: context.DeadlineExceeded},
+		{name: "ignores its context, fails", h: working(time.Minute, errBase), took: time.Minute, timeout: true,
+			wraps: errBase},
+		{name: "permanent after its time", h: working(time.Minute, consumer.Permanent(errBase)), took: time.Minute,
+			timeout: true, permanent: true, wraps: errBase},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
@@ -59,7 +62,8 @@ func TestTimeout(t *testing.T) {
 			if took := time.Since(start); took != test.took {
 				t.Errorf("%s: took %v, want %v", test.name, took, test.took)
 			}
-			if errors.Is(err, middleware.ErrTimeout) != test.timeout || !errors.Is(err, test.wraps) || consumer.IsPermanent(err) != test.permanent {
+			if errors.Is(err, middleware.ErrTimeout) != test.timeout || !errors.Is(err, test.wraps) ||
+				consumer.IsPermanent(err) != test.permanent {
 				t.Errorf("%s: got %v", test.name, err)
 			}
 			if test.timeout && !strings.Contains(err.Error(), "more than 5s") {
@@ -83,11 +87,12 @@ func TestTimeoutAroundDedup(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &store{committing: func() { time.Sleep(test.commit) }}
-			h := middleware.Timeout(5 * time.Second)(middleware.Dedup(s, func(_ context.Context, tx *tx, _ *consumer.Message) error {
-				time.Sleep(test.handler)
-				tx.writes = append(tx.writes, "charged")
-				return nil
-			}, nil))
+			h := middleware.Timeout(5 * time.Second)(middleware.Dedup(s,
+				func(_ context.Context, tx *tx, _ *consumer.Message) error {
+					time.Sleep(test.handler)
+					tx.writes = append(tx.writes, "charged")
+					return nil
+				}, nil))
 			err := h.Handle(t.Context(), message())
 			if len(s.charges) != test.committed || (err == nil) != (test.committed == 1) {
 				t.Errorf("%s: committed %v, err %v", test.name, s.charges, err)
@@ -111,11 +116,13 @@ func TestTimeoutAfterTheEffect(t *testing.T) {
 				return err
 			})
 		}
-		h := compose(middleware.Dedup(s, func(context.Context, *tx, *consumer.Message) error { return nil }, nil), middleware.Timeout(5*time.Second), late)
+		h := compose(middleware.Dedup(s, func(context.Context, *tx, *consumer.Message) error { return nil }, nil),
+			middleware.Timeout(5*time.Second), late)
 		if err := h.Handle(t.Context(), message()); err != nil {
 			t.Errorf("committed, and then: %v", err)
 		}
-		if err := compose(returning(nil), middleware.Timeout(5*time.Second), late).Handle(t.Context(), message()); !errors.Is(err, middleware.ErrTimeout) {
+		if err := compose(returning(nil), middleware.Timeout(5*time.Second), late).Handle(t.Context(),
+			message()); !errors.Is(err, middleware.ErrTimeout) {
 			t.Errorf("nothing took effect, and it was late: %v", err)
 		}
 	})
@@ -135,7 +142,8 @@ func TestTimeoutOfOthers(t *testing.T) {
 		}
 		start := time.Now()
 		err := middleware.Timeout(time.Hour)(middleware.Timeout(time.Second)(wait)).Handle(t.Context(), message())
-		if took := time.Since(start); took != time.Second || !strings.Contains(err.Error(), "more than 1s") || strings.Contains(err.Error(), "1h") {
+		if took := time.Since(start); took != time.Second || !strings.Contains(err.Error(), "more than 1s") ||
+			strings.Contains(err.Error(), "1h") {
 			t.Errorf("two time-outs: took %v, err %v", took, err)
 		}
 	})

@@ -26,9 +26,9 @@ type TracingConfig struct {
 	// TracerProvider makes the spans. Defaults to otel.GetTracerProvider(), which may be set later.
 	TracerProvider trace.TracerProvider
 
-	// Propagator reads the producer's span from the record's headers, whose names are case-sensitive. Defaults to W3C Trace
-	// Context, the headers traceparent and tracestate. It does not read baggage: that would be input from outside, which
-	// the handler's own calls hand on to others. To have it, add propagation.Baggage{} with
+	// Propagator reads the producer's span from the record's headers, whose names are case-sensitive. Defaults to W3C
+	// Trace Context, the headers traceparent and tracestate. It does not read baggage: that would be input from outside,
+	// which the handler's own calls hand on to others. To have it, add propagation.Baggage{} with
 	// propagation.NewCompositeTextMapPropagator. Headers of more than 8,192 bytes count as absent.
 	Propagator propagation.TextMapPropagator
 
@@ -42,8 +42,9 @@ type TracingConfig struct {
 	// given at LoggingConfig.EventID.
 	EventID bool
 
-	// ErrorText makes the description of a failed span's status from the error, which is cut to 256 bytes, without what looks like a
-	// secret. Defaults to the outcome's name: the text of an error may contain parts of a message, and error.type names its class.
+	// ErrorText makes the description of a failed span's status from the error, which is cut to 256 bytes, without what
+	// looks like a secret. Defaults to the outcome's name: the text of an error may contain parts of a message, and
+	// error.type names its class.
 	ErrorText func(error) string
 }
 
@@ -58,15 +59,15 @@ const (
 	attributesAtTheEnd = 10
 )
 
-// Tracing returns a middleware that makes one span of kind CONSUMER for each attempt, named "process" and the topic, in whose
-// context the inner links run. It is linked to the span that produced the record, or its child: see TracingConfig.Parent. A
-// span that the context already carries is linked, never the parent: the one of Run's caller would collect all messages in
-// one trace. A traceparent that is broken counts as none.
+// Tracing returns a middleware that makes one span of kind CONSUMER for each attempt, named "process" and the topic, in
+// whose context the inner links run. It is linked to the span that produced the record, or its child: see
+// TracingConfig.Parent. A span that the context already carries is linked, never the parent: the one of Run's caller
+// would collect all messages in one trace. A traceparent that is broken counts as none.
 //
-// Attributes say where the message stood, which attempt it was, and what became of it (einmal.outcome, einmal.duplicate);
-// the status is an error unless the message took effect, was a duplicate, or was interrupted by a drain. Where Dedup stands
-// inside, its clock gives child spans: record, handler, and commit or rollback. Keys, values and headers never become
-// attributes.
+// Attributes say where the message stood, which attempt it was, and what became of it (einmal.outcome,
+// einmal.duplicate); the status is an error unless the message took effect, was a duplicate, or was interrupted by a
+// drain. Where Dedup stands inside, its clock gives child spans: record, handler, and commit or rollback. Keys, values
+// and headers never become attributes.
 func Tracing(cfg *TracingConfig) consumer.Middleware {
 	t := tracing{}
 	if cfg != nil {
@@ -201,8 +202,8 @@ func (t *tracing) child(ctx context.Context, name string, from, to time.Time) {
 	span.End(trace.WithTimestamp(to))
 }
 
-// starts keeps the name and the options of the spans of each partition: they are the same for every message, and are needed
-// even if no span is recorded, for the sampler.
+// starts keeps the name and the options of the spans of each partition: they are the same for every message, and are
+// needed even if no span is recorded, for the sampler.
 type starts struct {
 	mu    sync.RWMutex
 	known map[startKey]start

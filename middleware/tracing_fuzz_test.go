@@ -23,10 +23,11 @@ func FuzzTracingHeaders(f *testing.F) {
 		calls := 0
 		var span tracetest.SpanStub
 		fuzztest.Bounded(t, len(parent)+len(state), 4<<20, func() {
-			span = process(t, middleware.TracingConfig{Parent: asParent}, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
-				calls++
-				return nil
-			}), msg)
+			span = process(t, middleware.TracingConfig{Parent: asParent},
+				consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+					calls++
+					return nil
+				}), msg)
 		})
 		if calls != 1 || !span.SpanContext.IsValid() {
 			t.Errorf("%d calls, span %v", calls, span.SpanContext)

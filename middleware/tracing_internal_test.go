@@ -12,7 +12,8 @@ func TestKeptStartsAreBounded(t *testing.T) {
 	s := starts{known: map[startKey]start{}}
 	for p := range int32(3 * maxCachedStarts) {
 		for range 2 {
-			if st := s.of(&consumer.Message{Topic: "orders", Group: "billing", Partition: p}); st.name == "" || len(st.root) == 0 {
+			if st := s.of(&consumer.Message{Topic: "orders", Group: "billing", Partition: p}); st.name == "" ||
+				len(st.root) == 0 {
 				t.Fatalf("partition %d: %+v", p, st)
 			}
 		}

@@ -33,7 +33,8 @@ const (
 func traced(t *testing.T, ctx context.Context, cfg middleware.TracingConfig, h consumer.Handler, msg *consumer.Message) tracetest.SpanStubs { //nolint:revive // t first, as everywhere in tests
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
-	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter), sdktrace.WithSampler(sdktrace.AlwaysSample()))
+	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()))
 	handled(ctx, middleware.Tracing(&cfg)(h), msg)
 	return exporter.GetSpans()
 }
@@ -61,10 +62,12 @@ func TestTracingSpan(t *testing.T) {
 	msg := message()
 	msg.Attempt = 2
 	span := process(t, middleware.TracingConfig{}, returning(nil), msg)
-	if span.Name != "process orders" || span.SpanKind != trace.SpanKindConsumer || span.Parent.IsValid() || len(span.Links) != 0 {
+	if span.Name != "process orders" || span.SpanKind != trace.SpanKindConsumer || span.Parent.IsValid() ||
+		len(span.Links) != 0 {
 		t.Errorf("name %q, kind %v, parent %v, links %v", span.Name, span.SpanKind, span.Parent, span.Links)
 	}
-	if span.Status.Code != codes.Unset || !strings.HasPrefix(span.InstrumentationScope.SchemaURL, "https://opentelemetry.io/schemas/") {
+	if span.Status.Code != codes.Unset || !strings.HasPrefix(span.InstrumentationScope.SchemaURL,
+		"https://opentelemetry.io/schemas/") {
 		t.Errorf("status %v, scope %+v", span.Status, span.InstrumentationScope)
 	}
 	want := map[attribute.Key]any{
@@ -102,7 +105,8 @@ func TestTracingTombstoneAndEventID(t *testing.T) {
 // Where the record's trace context goes, by choice and by what the context carries already.
 func TestTracingRelation(t *testing.T) {
 	t.Parallel()
-	ambient := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	ambient := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+		TraceFlags: trace.FlagsSampled})
 	for _, test := range []struct {
 		name    string
 		headers []consumer.Header
@@ -114,20 +118,30 @@ func TestTracingRelation(t *testing.T) {
 		{"no headers, parent wanted", nil, true, false, "root |"},
 		{"link", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}}, false, false, "root | " + producerSpan},
 		{"parent", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}}, true, false, producerSpan + " |"},
-		{"link, inside another span", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}}, false, true, "root | " + producerSpan + " " + ambient.SpanID().String()},
-		{"parent, inside another span", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}}, true, true, producerSpan + " | " + ambient.SpanID().String()},
+		{"link, inside another span", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}}, false, true,
+			"root | " + producerSpan + " " + ambient.SpanID().String()},
+		{"parent, inside another span", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}}, true, true,
+			producerSpan + " | " + ambient.SpanID().String()},
 		{"no headers, inside another span", nil, false, true, "root | " + ambient.SpanID().String()},
 		{"no headers, parent wanted, inside another span", nil, true, true, "root | " + ambient.SpanID().String()},
-		{"repeated header", []consumer.Header{{Key: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-1111111111111111-01")}, {Key: "traceparent", Value: []byte(traceparent)}}, true, false, producerSpan + " |"},
+		{"repeated header", []consumer.Header{{Key: "traceparent",
+			Value: []byte("00-0af7651916cd43dd8448eb211c80319c-1111111111111111-01")},
+			{Key: "traceparent", Value: []byte(traceparent)}}, true, false, producerSpan + " |"},
 		{"empty", []consumer.Header{{Key: "traceparent"}}, true, false, "root |"},
 		{"broken", []consumer.Header{{Key: "traceparent", Value: []byte("00-xyz")}}, true, false, "root |"},
-		{"broken, inside another span", []consumer.Header{{Key: "traceparent", Value: []byte("\x00\xff")}}, true, true, "root | " + ambient.SpanID().String()},
-		{"all zero", []consumer.Header{{Key: "traceparent", Value: []byte("00-00000000000000000000000000000000-0000000000000000-01")}}, false, false, "root |"},
-		{"huge", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent + strings.Repeat("-", 1<<20))}}, false, false, "root |"},
+		{"broken, inside another span", []consumer.Header{{Key: "traceparent", Value: []byte("\x00\xff")}}, true, true,
+			"root | " + ambient.SpanID().String()},
+		{"all zero", []consumer.Header{{Key: "traceparent",
+			Value: []byte("00-00000000000000000000000000000000-0000000000000000-01")}}, false, false, "root |"},
+		{"huge", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent + strings.Repeat("-", 1<<20))}}, false,
+			false, "root |"},
 		{"other case", []consumer.Header{{Key: "Traceparent", Value: []byte(traceparent)}}, false, false, "root |"},
-		{"broken tracestate", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}, {Key: "tracestate", Value: []byte("\x00=,,")}}, true, false, producerSpan + " |"},
-		{"nil keys", append(make([]consumer.Header, 3), consumer.Header{Key: "traceparent", Value: []byte(traceparent)}), true, false, producerSpan + " |"},
-		{"10,000 headers", append(many(10_000), consumer.Header{Key: "traceparent", Value: []byte(traceparent)}), true, false, producerSpan + " |"},
+		{"broken tracestate", []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)},
+			{Key: "tracestate", Value: []byte("\x00=,,")}}, true, false, producerSpan + " |"},
+		{"nil keys", append(make([]consumer.Header, 3), consumer.Header{Key: "traceparent", Value: []byte(traceparent)}),
+			true, false, producerSpan + " |"},
+		{"10,000 headers", append(many(10_000), consumer.Header{Key: "traceparent", Value: []byte(traceparent)}), true, false,
+			producerSpan + " |"},
 	} {
 		ctx := t.Context()
 		if test.ambient {
@@ -168,7 +182,8 @@ func TestTracingSamplingByRelation(t *testing.T) {
 			TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)), Parent: parent,
 		})(returning(nil))
 		msg := message()
-		msg.Headers = []consumer.Header{{Key: "traceparent", Value: []byte("00-" + producerTrace + "-" + producerSpan + "-00")}}
+		msg.Headers = []consumer.Header{{Key: "traceparent", Value: []byte("00-" + producerTrace + "-" + producerSpan +
+			"-00")}}
 		handled(t.Context(), h, msg)
 		if n := len(exporter.GetSpans()); n != want {
 			t.Errorf("parent %v: %d spans of a producer that was not sampled, want %d", parent, n, want)
@@ -179,7 +194,8 @@ func TestTracingSamplingByRelation(t *testing.T) {
 func TestTracingTracestateTravels(t *testing.T) {
 	t.Parallel()
 	msg := message()
-	msg.Headers = []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}, {Key: "tracestate", Value: []byte("vendor=1")}}
+	msg.Headers = []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)},
+		{Key: "tracestate", Value: []byte("vendor=1")}}
 	span := process(t, middleware.TracingConfig{}, returning(nil), msg)
 	if got := span.Links[0].SpanContext.TraceState().String(); got != "vendor=1" {
 		t.Errorf("tracestate %q", got)
@@ -190,7 +206,8 @@ func TestTracingHandlersContextCarriesTheSpan(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []bool{false, true} {
 		msg := message()
-		msg.Headers = []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)}, {Key: "baggage", Value: []byte("tenant=s3cret")}}
+		msg.Headers = []consumer.Header{{Key: "traceparent", Value: []byte(traceparent)},
+			{Key: "baggage", Value: []byte("tenant=s3cret")}}
 		var inside trace.SpanContext
 		var bag baggage.Baggage
 		h := consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error {
@@ -229,13 +246,18 @@ func TestTracingOutcomes(t *testing.T) {
 	}{
 		{name: "success", h: returning(nil), outcome: "success"},
 		{name: "duplicate", h: result(consumer.Result{Duplicate: true}), outcome: "duplicate"},
-		{name: "dead letter", h: result(consumer.Result{Dead: true}), outcome: "dead_letter", failed: true, errType: "dead_letter"},
-		{name: "retry", h: returning(consumer.RetryAfter(time.Second, secret)), outcome: "retry", failed: true, errType: "*errors.errorString"},
-		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 3, Err: secret}), outcome: "gave_up", failed: true, errType: "*errors.errorString"},
-		{name: "permanent", h: returning(consumer.Permanent(secret)), outcome: "permanent", failed: true, errType: "*errors.errorString"},
+		{name: "dead letter", h: result(consumer.Result{Dead: true}), outcome: "dead_letter", failed: true,
+			errType: "dead_letter"},
+		{name: "retry", h: returning(consumer.RetryAfter(time.Second, secret)), outcome: "retry", failed: true,
+			errType: "*errors.errorString"},
+		{name: "gave up", h: returning(&consumer.GaveUp{Attempts: 3, Err: secret}), outcome: "gave_up", failed: true,
+			errType: "*errors.errorString"},
+		{name: "permanent", h: returning(consumer.Permanent(secret)), outcome: "permanent", failed: true,
+			errType: "*errors.errorString"},
 		{name: "failed", h: returning(secret), outcome: "failed", failed: true, errType: "*errors.errorString"},
 		{name: "interrupted", ctx: done, h: returning(context.Canceled), outcome: "interrupted", errType: "canceled"},
-		{name: "recovered panic", h: middleware.Recover()(explode("s3cret")), outcome: "failed", failed: true, errType: "panic"},
+		{name: "recovered panic", h: middleware.Recover()(explode("s3cret")), outcome: "failed", failed: true,
+			errType: "panic"},
 		{name: "panic", h: explode("s3cret"), outcome: "panic", failed: true, errType: "panic"},
 	} {
 		if test.ctx == nil {
@@ -243,7 +265,8 @@ func TestTracingOutcomes(t *testing.T) {
 		}
 		span := traced(t, test.ctx, middleware.TracingConfig{}, test.h, message())[0]
 		attrs := attributes(span)
-		if attrs["einmal.outcome"] != test.outcome || attrs["error.type"] != test.errType || attrs["einmal.duplicate"] != (test.outcome == "duplicate") {
+		if attrs["einmal.outcome"] != test.outcome || attrs["error.type"] != test.errType ||
+			attrs["einmal.duplicate"] != (test.outcome == "duplicate") {
 			t.Errorf("%s: %v", test.name, attrs)
 		}
 		if (span.Status.Code == codes.Error) != test.failed || test.failed && span.Status.Description != test.outcome {
@@ -282,7 +305,8 @@ func TestTracingHeaders(t *testing.T) {
 	t.Parallel()
 	msg := message()
 	msg.Headers = []consumer.Header{
-		{Key: "traceparent", Value: []byte(traceparent)}, {}, {Key: "longest", Value: make([]byte, 8192)}, {Key: "too long", Value: make([]byte, 8193)},
+		{Key: "traceparent", Value: []byte(traceparent)}, {}, {Key: "longest", Value: make([]byte, 8192)},
+		{Key: "too long", Value: make([]byte, 8193)},
 	}
 	seen := map[string]int{}
 	span := process(t, middleware.TracingConfig{Propagator: lengths{seen: seen}}, returning(nil), msg)
@@ -305,7 +329,8 @@ func TestTracingChildren(t *testing.T) {
 	}
 	success := func() error { return nil }
 	duplicate := &store{}
-	if _, err := duplicate.Once(t.Context(), dedupstore.Key{Consumer: "billing/orders", Event: "e1"}, func(context.Context, *tx) error { return nil }); err != nil {
+	if _, err := duplicate.Once(t.Context(), dedupstore.Key{Consumer: "billing/orders", Event: "e1"},
+		func(context.Context, *tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	duplicate.onRecord = wait(nil)
@@ -315,10 +340,14 @@ func TestTracingChildren(t *testing.T) {
 		handler func() error
 		want    string // name from-to, in seconds
 	}{
-		{"success", &store{onRecord: wait(nil), onCommit: wait(nil)}, success, "record 0-1, handler 1-3, commit 3-4, process orders 0-4"},
-		{"error", &store{onRecord: wait(nil), onCommit: wait(nil)}, func() error { return errBase }, "record 0-1, handler 1-3, rollback 3-3, process orders 0-3"},
-		{"panic", &store{onRecord: wait(nil), onCommit: wait(nil)}, func() error { panic("s3cret") }, "record 0-1, handler 1-3, rollback 3-3, process orders 0-3"},
-		{"unknown outcome", &store{onRecord: wait(nil), onCommit: wait(dedupstore.ErrOutcomeUnknown)}, success, "record 0-1, handler 1-3, commit 3-4, process orders 0-4"},
+		{"success", &store{onRecord: wait(nil), onCommit: wait(nil)}, success,
+			"record 0-1, handler 1-3, commit 3-4, process orders 0-4"},
+		{"error", &store{onRecord: wait(nil), onCommit: wait(nil)}, func() error { return errBase },
+			"record 0-1, handler 1-3, rollback 3-3, process orders 0-3"},
+		{"panic", &store{onRecord: wait(nil), onCommit: wait(nil)}, func() error { panic("s3cret") },
+			"record 0-1, handler 1-3, rollback 3-3, process orders 0-3"},
+		{"unknown outcome", &store{onRecord: wait(nil), onCommit: wait(dedupstore.ErrOutcomeUnknown)}, success,
+			"record 0-1, handler 1-3, commit 3-4, process orders 0-4"},
 		{"record fails", &store{onRecord: wait(errBase)}, success, "record 0-1, process orders 0-1"},
 		{"duplicate", duplicate, success, "record 0-1, process orders 0-1"},
 		{"refused", &store{onRecord: wait(nil)}, nil, "process orders 0-0"},
@@ -329,12 +358,15 @@ func TestTracingChildren(t *testing.T) {
 				msg.EventID = ""
 			}
 			start := time.Now()
-			spans := traced(t, t.Context(), middleware.TracingConfig{}, middleware.Dedup(test.store, handler(test.handler), nil), msg)
+			spans := traced(t, t.Context(), middleware.TracingConfig{}, middleware.Dedup(test.store, handler(test.handler), nil),
+				msg)
 			parent := spans[len(spans)-1]
 			var got []string
 			for i, span := range spans {
-				got = append(got, fmt.Sprintf("%s %v-%v", span.Name, span.StartTime.Sub(start).Seconds(), span.EndTime.Sub(start).Seconds()))
-				if i < len(spans)-1 && (span.Parent.SpanID() != parent.SpanContext.SpanID() || span.SpanKind != trace.SpanKindInternal) {
+				got = append(got, fmt.Sprintf("%s %v-%v", span.Name, span.StartTime.Sub(start).Seconds(),
+					span.EndTime.Sub(start).Seconds()))
+				if i < len(spans)-1 && (span.Parent.SpanID() != parent.SpanContext.SpanID() ||
+					span.SpanKind != trace.SpanKindInternal) {
 					t.Errorf("%s: %s is no internal child of the process span", test.name, span.Name)
 				}
 			}
@@ -357,7 +389,8 @@ func (s *samplerProbe) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Samp
 	for _, kv := range p.Attributes {
 		s.keys = append(s.keys, kv.Key)
 	}
-	return sdktrace.SamplingResult{Decision: map[bool]sdktrace.SamplingDecision{true: sdktrace.Drop, false: sdktrace.RecordAndSample}[s.drop]}
+	return sdktrace.SamplingResult{Decision: map[bool]sdktrace.SamplingDecision{true: sdktrace.Drop,
+		false: sdktrace.RecordAndSample}[s.drop]}
 }
 
 func (s *samplerProbe) Description() string { return "probe" }
@@ -367,7 +400,8 @@ func TestTracingSamplerSeesWhereTheMessageStood(t *testing.T) {
 	sampler := &samplerProbe{}
 	h := middleware.Tracing(&middleware.TracingConfig{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))})(returning(nil))
 	handled(t.Context(), h, message())
-	for _, key := range []attribute.Key{"messaging.system", "messaging.operation.type", "messaging.destination.name", "messaging.destination.partition.id", "messaging.consumer.group.name"} {
+	for _, key := range []attribute.Key{"messaging.system", "messaging.operation.type", "messaging.destination.name",
+		"messaging.destination.partition.id", "messaging.consumer.group.name"} {
 		if !slices.Contains(sampler.keys, key) {
 			t.Errorf("the sampler did not see %s", key)
 		}
@@ -407,7 +441,8 @@ func TestTracingManyPartitions(t *testing.T) {
 	}
 	for _, span := range exporter.GetSpans() {
 		attrs := attributes(span)
-		if attrs["messaging.destination.partition.id"] != fmt.Sprint(attrs["messaging.kafka.offset"]) || len(span.Links) != 1 {
+		if attrs["messaging.destination.partition.id"] != fmt.Sprint(attrs["messaging.kafka.offset"]) ||
+			len(span.Links) != 1 {
 			t.Errorf("mixed up: %v, %d links", attrs, len(span.Links))
 		}
 	}

@@ -54,8 +54,8 @@ var ends = map[string]func() error{
 // formatting is a logger whose handler asks errors for their texts.
 var formatting = slog.New(slog.NewTextHandler(io.Discard, nil)) //nolint:sloglint // slog.DiscardHandler asks for nothing
 
-// Whatever the handler's error does to those who look at it, and where the handler ends its goroutine, attempts are counted and the
-// message is given up.
+// Whatever the handler's error does to those who look at it, and where the handler ends its goroutine, attempts are
+// counted and the message is given up.
 func TestUnsafeErrorsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, end := range ends {
@@ -75,10 +75,13 @@ func TestUnsafeErrorsAreGivenUp(t *testing.T) {
 					}
 					if where == "in a step" {
 						after := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
-						h, mws = middleware.Sequence(middleware.Step{Name: "first", Handler: h, Middleware: mws[3:]}, middleware.Step{Name: "second", Handler: after}), mws[:3]
+						h, mws = middleware.Sequence(middleware.Step{Name: "first", Handler: h, Middleware: mws[3:]},
+							middleware.Step{Name: "second", Handler: after}), mws[:3]
 					}
-					run := consumertest.New(t, consumer.Config{Group: "g", Middleware: mws, Topics: map[string]consumer.Topic{"orders": {Handler: h, OnFailure: policy}}}, nil)
-					got := run.Deliver(t.Context(), &consumer.Message{Topic: "orders", Headers: []consumer.Header{{Key: "event-id", Value: []byte("e1")}}})
+					run := consumertest.New(t, consumer.Config{Group: "g", Middleware: mws,
+						Topics: map[string]consumer.Topic{"orders": {Handler: h, OnFailure: policy}}}, nil)
+					got := run.Deliver(t.Context(),
+						&consumer.Message{Topic: "orders", Headers: []consumer.Header{{Key: "event-id", Value: []byte("e1")}}})
 					want := 3
 					if strings.HasPrefix(name, "permanent") {
 						want = 1
@@ -99,10 +102,12 @@ func TestUnsafeTextsAndLoggers(t *testing.T) {
 	broken := slog.New(brokenHandler{})
 	h := compose(returning(errBase),
 		middleware.Logging(broken, &middleware.LoggingConfig{ErrorText: func(error) string { panic("text") }}),
-		middleware.DeadLetter(&store{}, c, &middleware.DeadLetterConfig{Logger: broken, ErrorText: func(error, *consumer.Message) string { panic("text") }}),
+		middleware.DeadLetter(&store{}, c,
+			&middleware.DeadLetterConfig{Logger: broken, ErrorText: func(error, *consumer.Message) string { panic("text") }}),
 		middleware.Retry(1, nil),
 	)
-	if err := h.Handle(t.Context(), message()); err != nil || len(c.dead) != 1 || !strings.Contains(c.dead[0].Error, "ErrorText panicked") {
+	if err := h.Handle(t.Context(), message()); err != nil || len(c.dead) != 1 ||
+		!strings.Contains(c.dead[0].Error, "ErrorText panicked") {
 		t.Errorf("%v, dead letters %+v", err, c.dead)
 	}
 	if c.dead[0].Kind != deadletter.KindGaveUp {
@@ -126,8 +131,10 @@ func TestUnsafeErrorsOfABareHandler(t *testing.T) {
 		}
 		c, attempts := &cemetery{}, 0
 		h := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { attempts++; return end() })
-		topic := consumer.Topic{Handler: h, Middleware: []consumer.Middleware{middleware.DeadLetter(&store{}, c, nil), middleware.Retry(3, nil)}}
-		if out := consumertest.Run(t, topic, consumertest.Message("orders", "e1", nil)); out.Err != nil || len(c.dead) != 1 || attempts > 3 {
+		topic := consumer.Topic{Handler: h, Middleware: []consumer.Middleware{middleware.DeadLetter(&store{}, c, nil),
+			middleware.Retry(3, nil)}}
+		if out := consumertest.Run(t, topic, consumertest.Message("orders", "e1", nil)); out.Err != nil || len(c.dead) != 1 ||
+			attempts > 3 {
 			t.Errorf("%s: %v, %d dead letters after %d attempts", name, out, len(c.dead), attempts)
 		}
 	}

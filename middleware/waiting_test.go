@@ -47,7 +47,8 @@ func (g graves[Tx]) Write(context.Context, Tx, *deadletter.Record) error {
 }
 
 // sharedBy returns a chain of a handler that runs work, with so long for each attempt, on store.
-func sharedBy[Tx any](store dedupstore.Store[Tx], limit time.Duration, work func(ctx context.Context, tx Tx) error) *shared {
+func sharedBy[Tx any](store dedupstore.Store[Tx], limit time.Duration,
+	work func(ctx context.Context, tx Tx) error) *shared {
 	s := &shared{}
 	log := slog.New(slog.DiscardHandler)
 	s.chain = consumer.Topic{
@@ -71,7 +72,8 @@ func sharedBy[Tx any](store dedupstore.Store[Tx], limit time.Duration, work func
 // deliver hands out the messages of so many partitions side by side, as their owner does, until each is done.
 func (s *shared) deliver(t *testing.T, partitions, messages int) {
 	t.Helper()
-	c, err := consumer.New(consumer.Config{Brokers: []string{"localhost:9"}, Group: "g", Topics: map[string]consumer.Topic{"orders": s.chain}})
+	c, err := consumer.New(consumer.Config{Brokers: []string{"localhost:9"}, Group: "g",
+		Topics: map[string]consumer.Topic{"orders": s.chain}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,15 +133,17 @@ var sharedKinds = map[string]func(t *testing.T, url string, conns int, limit tim
 	},
 	"database/sql": func(t *testing.T, url string, conns int, limit time.Duration, work func(ctx context.Context, exec func(sql string) error) error) *shared {
 		t.Helper()
-		return sharedBy(sqlstore.New(sqlPool(t, url, conns), schema.Postgres, nil), limit, func(ctx context.Context, tx *sql.Tx) error {
-			return work(ctx, func(sql string) error { _, err := tx.ExecContext(ctx, sql); return err })
-		})
+		return sharedBy(sqlstore.New(sqlPool(t, url, conns), schema.Postgres, nil), limit,
+			func(ctx context.Context, tx *sql.Tx) error {
+				return work(ctx, func(sql string) error { _, err := tx.ExecContext(ctx, sql); return err })
+			})
 	},
 	"bun": func(t *testing.T, url string, conns int, limit time.Duration, work func(ctx context.Context, exec func(sql string) error) error) *shared {
 		t.Helper()
-		return sharedBy(bunstore.New(bun.NewDB(sqlPool(t, url, conns), pgdialect.New()), nil), limit, func(ctx context.Context, tx bun.Tx) error {
-			return work(ctx, func(sql string) error { _, err := tx.ExecContext(ctx, sql); return err })
-		})
+		return sharedBy(bunstore.New(bun.NewDB(sqlPool(t, url, conns), pgdialect.New()), nil), limit,
+			func(ctx context.Context, tx bun.Tx) error {
+				return work(ctx, func(sql string) error { _, err := tx.ExecContext(ctx, sql); return err })
+			})
 	},
 }
 
@@ -171,8 +175,8 @@ func sharedURL(t *testing.T) string {
 	return url
 }
 
-// Eight partitions share a pool of three connections, and a handler takes most of its time: the others wait for longer than that,
-// and none of them is given up.
+// Eight partitions share a pool of three connections, and a handler takes most of its time: the others wait for longer
+// than that, and none of them is given up.
 func TestWaitingForAConnectionIsNotCounted(t *testing.T) {
 	t.Parallel()
 	for name, open := range sharedKinds {
@@ -199,7 +203,8 @@ func TestWaitingForTheRecordIsNotCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close(context.WithoutCancel(t.Context()))
-			if _, err := conn.Exec(t.Context(), "begin; insert into processed_event (event_id, consumer_id) values ('0/0', 'g/orders')"); err != nil {
+			if _, err := conn.Exec(t.Context(),
+				"begin; insert into processed_event (event_id, consumer_id) values ('0/0', 'g/orders')"); err != nil {
 				t.Fatal(err)
 			}
 			rolledBack := make(chan struct{})
@@ -209,7 +214,8 @@ func TestWaitingForTheRecordIsNotCounted(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			s := open(t, url, 3, 250*time.Millisecond, func(_ context.Context, exec func(sql string) error) error { return exec("select 1") })
+			s := open(t, url, 3, 250*time.Millisecond,
+				func(_ context.Context, exec func(sql string) error) error { return exec("select 1") })
 			s.deliver(t, 1, 1)
 			s.healthy(t, 1)
 			<-rolledBack // before the connection is closed

@@ -32,19 +32,33 @@ func TestLinksOfAHelperAreSeen(t *testing.T) {
 		topic consumer.Topic
 		says  string
 	}{
-		"in order":             {consumer.Topic{Middleware: []consumer.Middleware{middleware.Retry(3, nil), team}, Handler: dedup}, ""},
-		"Retry inside Recover": {consumer.Topic{Middleware: []consumer.Middleware{team, middleware.Retry(3, nil)}, Handler: dedup}, "Retry stands inside Timeout"},
-		"two Retries": {consumer.Topic{Middleware: []consumer.Middleware{middleware.Retry(3, nil), func(next consumer.Handler) consumer.Handler {
-			return middleware.Filter(middleware.OtherType("type", "a"), nil)(middleware.Retry(2, nil)(next))
-		}}, Handler: dedup}, "two Retry links"},
-		"in the handler":   {consumer.Topic{Handler: middleware.Recover()(middleware.Retry(3, nil)(dedup))}, "Retry stands inside Recover"},
-		"no argument":      {consumer.Topic{Handler: middleware.Recover()(middleware.Dedup[*tx](nil, noop, nil))}, "the store is nil"},
-		"a missing table":  {consumer.Topic{Handler: middleware.Logging(nil, nil)(middleware.Recover()(middleware.Dedup(missing, noop, nil)))}, errBase.Error()},
-		"a route's table":  {consumer.Topic{Handler: middleware.Route(middleware.ByHeader("type"), map[string]consumer.Handler{"a": dedup, "b": middleware.Recover()(middleware.Dedup(missing, noop, nil))}, nil)}, errBase.Error()},
-		"a route's order":  {consumer.Topic{Middleware: []consumer.Middleware{middleware.Recover()}, Handler: middleware.Route(middleware.ByHeader("type"), map[string]consumer.Handler{"a": middleware.Retry(3, nil)(dedup)}, nil)}, "Retry stands inside Recover"},
-		"a default's":      {consumer.Topic{Middleware: []consumer.Middleware{middleware.Recover()}, Handler: middleware.Route(middleware.ByHeader("type"), map[string]consumer.Handler{"a": dedup}, &middleware.RouteConfig{Default: middleware.Retry(3, nil)(dedup)})}, "Retry stands inside Recover"},
-		"a route for none": {consumer.Topic{Handler: middleware.Route(nil, map[string]consumer.Handler{"a": nil}, nil)}, `the handler for "a" is nil`},
-		"no routes":        {consumer.Topic{Handler: middleware.Route(middleware.ByHeader("type"), nil, nil)}, "there are no routes"},
+		"in order": {consumer.Topic{Middleware: []consumer.Middleware{middleware.Retry(3, nil), team},
+			Handler: dedup}, ""},
+		"Retry inside Recover": {consumer.Topic{Middleware: []consumer.Middleware{team, middleware.Retry(3, nil)},
+			Handler: dedup}, "Retry stands inside Timeout"},
+		"two Retries": {consumer.Topic{Middleware: []consumer.Middleware{middleware.Retry(3, nil),
+			func(next consumer.Handler) consumer.Handler {
+				return middleware.Filter(middleware.OtherType("type", "a"), nil)(middleware.Retry(2, nil)(next))
+			}}, Handler: dedup}, "two Retry links"},
+		"in the handler": {consumer.Topic{Handler: middleware.Recover()(middleware.Retry(3, nil)(dedup))},
+			"Retry stands inside Recover"},
+		"no argument": {consumer.Topic{Handler: middleware.Recover()(middleware.Dedup[*tx](nil, noop, nil))},
+			"the store is nil"},
+		"a missing table": {consumer.Topic{Handler: middleware.Logging(nil,
+			nil)(middleware.Recover()(middleware.Dedup(missing, noop, nil)))}, errBase.Error()},
+		"a route's table": {consumer.Topic{Handler: middleware.Route(middleware.ByHeader("type"),
+			map[string]consumer.Handler{"a": dedup, "b": middleware.Recover()(middleware.Dedup(missing, noop, nil))}, nil)},
+			errBase.Error()},
+		"a route's order": {consumer.Topic{Middleware: []consumer.Middleware{middleware.Recover()},
+			Handler: middleware.Route(middleware.ByHeader("type"),
+				map[string]consumer.Handler{"a": middleware.Retry(3, nil)(dedup)}, nil)}, "Retry stands inside Recover"},
+		"a default's": {consumer.Topic{Middleware: []consumer.Middleware{middleware.Recover()},
+			Handler: middleware.Route(middleware.ByHeader("type"), map[string]consumer.Handler{"a": dedup},
+				&middleware.RouteConfig{Default: middleware.Retry(3, nil)(dedup)})}, "Retry stands inside Recover"},
+		"a route for none": {consumer.Topic{Handler: middleware.Route(nil, map[string]consumer.Handler{"a": nil}, nil)},
+			`the handler for "a" is nil`},
+		"no routes": {consumer.Topic{Handler: middleware.Route(middleware.ByHeader("type"), nil, nil)},
+			"there are no routes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,11 +94,13 @@ func TestRoute(t *testing.T) {
 		}
 	}
 	for _, m := range []*consumer.Message{msg("s3cret"), msg()} {
-		if err := h.Handle(t.Context(), m); !consumer.IsPermanent(err) || !errors.Is(err, middleware.ErrNoRoute) || strings.Contains(err.Error(), "s3cret") {
+		if err := h.Handle(t.Context(), m); !consumer.IsPermanent(err) || !errors.Is(err, middleware.ErrNoRoute) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("another type: %v", err)
 		}
 	}
-	if err := middleware.Route(middleware.ByHeader("type"), routes, &middleware.RouteConfig{Default: handles("default")}).Handle(t.Context(), msg("c")); err != nil {
+	if err := middleware.Route(middleware.ByHeader("type"), routes,
+		&middleware.RouteConfig{Default: handles("default")}).Handle(t.Context(), msg("c")); err != nil {
 		t.Error(err)
 	}
 	if strings.Join(got, " ") != "b a default" {
@@ -115,12 +131,14 @@ func TestLinksThatNobodySawAreTold(t *testing.T) {
 				t.Error(out)
 			}
 		}
-		if n := strings.Count(log.String(), "consumer.New has not seen"); n != c.want || c.want > 0 && !strings.Contains(log.String(), "middleware.Route") {
+		if n := strings.Count(log.String(), "consumer.New has not seen"); n != c.want || c.want > 0 &&
+			!strings.Contains(log.String(), "middleware.Route") {
 			t.Errorf("%T: told %d times: %s", c.handler, n, log)
 		}
 	}
 	log.Reset()
-	handled(t.Context(), middleware.Dedup(&store{}, noop, nil), &consumer.Message{Topic: "orders", Consumer: "billing", EventID: "1"})
+	handled(t.Context(), middleware.Dedup(&store{}, noop, nil), &consumer.Message{Topic: "orders", Consumer: "billing",
+		EventID: "1"})
 	if log.Len() > 0 {
 		t.Errorf("of a message that no runner has made: %s", log)
 	}
@@ -135,23 +153,28 @@ func TestStandard(t *testing.T) {
 	fails := func(context.Context, *tx, *consumer.Message) error { attempts++; return errBase }
 	for name, cfg := range map[string]*middleware.StandardConfig[*tx]{
 		"defaults": nil,
-		"all":      {Tracing: &middleware.TracingConfig{}, Logging: &middleware.LoggingConfig{}, Attempts: 2, Timeout: time.Minute, DeadLetters: c, CrashLoop: middleware.CrashLoop(&starts{}, nil), Dedup: &middleware.DedupConfig{Window: time.Hour}, Logger: silent},
+		"all": {Tracing: &middleware.TracingConfig{}, Logging: &middleware.LoggingConfig{}, Attempts: 2,
+			Timeout: time.Minute, DeadLetters: c, CrashLoop: middleware.CrashLoop(&starts{}, nil),
+			Dedup: &middleware.DedupConfig{Window: time.Hour}, Logger: silent},
 	} {
 		if _, err := consumer.New(topics(middleware.Standard(s, cfg).Topic(fails))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	out := consumertest.Run(t, middleware.Standard(s, &middleware.StandardConfig[*tx]{DeadLetters: c, Logger: silent}).Topic(fails), consumertest.Message("orders", "e1", nil))
+	out := consumertest.Run(t, middleware.Standard(s, &middleware.StandardConfig[*tx]{DeadLetters: c,
+		Logger: silent}).Topic(fails), consumertest.Message("orders", "e1", nil))
 	if out.Err != nil || attempts != 5 || len(c.dead) != 1 {
 		t.Errorf("%v: %d attempts, %d dead letters", out, attempts, len(c.dead))
 	}
 	attempts = 0
 	stops := middleware.Standard(s, &middleware.StandardConfig[*tx]{Attempts: 3, Logger: silent}).Topic(fails)
 	stops.OnFailure = consumer.Stop
-	if out := consumertest.Run(t, stops, consumertest.Message("orders", "e2", nil)); !consumer.IsGaveUp(out.Err) || attempts != 3 {
+	if out := consumertest.Run(t, stops, consumertest.Message("orders", "e2", nil)); !consumer.IsGaveUp(out.Err) ||
+		attempts != 3 {
 		t.Errorf("%v: %d attempts", out, attempts)
 	}
-	if _, err := consumer.New(topics(middleware.Standard[*tx](nil, nil).Topic(fails))); err == nil || !strings.Contains(err.Error(), "the store is nil") {
+	if _, err := consumer.New(topics(middleware.Standard[*tx](nil, nil).Topic(fails))); err == nil ||
+		!strings.Contains(err.Error(), "the store is nil") {
 		t.Errorf("without a store: %v", err)
 	}
 }

@@ -69,7 +69,8 @@ func (b *bench[Tx]) fail(at Point, call int, msg *consumer.Message) (out *consum
 	return b.deliver(msg), false
 }
 
-// meet delivers msg twice at the same time: neither delivery's first call of the store goes on before the other's has come.
+// meet delivers msg twice at the same time: neither delivery's first call of the store goes on before the other's has
+// come.
 func (b *bench[Tx]) meet(msg *consumer.Message) (outs [2]*consumertest.Outcome) {
 	b.t.Helper()
 	both := make(chan struct{})

@@ -65,7 +65,8 @@ func (b *bench[Tx]) again() string {
 	}
 	b.restart()
 	for i, msg := range b.h.Messages {
-		s := story{event: i, upTo: len(b.h.Messages) - 1, what: "when all messages are delivered again after a restart", reason: notHeldBack}
+		s := story{event: i, upTo: len(b.h.Messages) - 1, what: "when all messages are delivered again after a restart",
+			reason: notHeldBack}
 		if finding := b.judge(s, b.deliver(msg)); finding != "" {
 			return finding
 		}

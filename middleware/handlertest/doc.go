@@ -1,5 +1,5 @@
-// Package handlertest tests a service's own handlers for repetition: it delivers messages again after every step at which a
-// transaction can fail, and says in words what was doubled or lost.
+// Package handlertest tests a service's own handlers for repetition: it delivers messages again after every step at
+// which a transaction can fail, and says in words what was doubled or lost.
 //
 //	func TestChargeOnce(t *testing.T) {
 //		handlertest.Run(t, func(t testing.TB) handlertest.Harness[pgx.Tx] {
@@ -15,16 +15,17 @@
 //		})
 //	}
 //
-// A case delivers each message once with a failure, and again until it has taken effect, as the runner does; then the effects must be
-// those of exactly one delivery. The steps are the Points of a Store: before the record, behind it, in the handler, behind it, at
-// COMMIT, and after COMMIT, whose answer is lost. A handler that calls the store several times, a Sequence, fails at each step of each
-// call. Further cases deliver without a failure: twice in a row, all again after a restart, and to two owners at the same time.
+// A case delivers each message once with a failure, and again until it has taken effect, as the runner does; then the
+// effects must be those of exactly one delivery. The steps are the Points of a Store: before the record, behind it, in
+// the handler, behind it, at COMMIT, and after COMMIT, whose answer is lost. A handler that calls the store several
+// times, a Sequence, fails at each step of each call. Further cases deliver without a failure: twice in a row, all
+// again after a restart, and to two owners at the same time.
 //
-// A store that puts several messages into one transaction is tested so, too: all messages in one transaction, with one that fails at each
-// step, and with another one that fails beside them.
+// A store that puts several messages into one transaction is tested so, too: all messages in one transaction, with one
+// that fails at each step, and with another one that fails beside them.
 //
-// What the suite cannot see is what Effects does not show. Calls of other services belong into it, by a fake service that
-// counts them per idempotency key.
+// What the suite cannot see is what Effects does not show. Calls of other services belong into it, by a fake service
+// that counts them per idempotency key.
 //
 // A Store can be used alone, too, for a test that fails a handler at one step and looks into the rest itself.
 package handlertest

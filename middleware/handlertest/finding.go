@@ -41,7 +41,8 @@ func (b *bench[Tx]) judge(s story, outs ...*consumertest.Outcome) string {
 		reason = hidesFailures
 	}
 	id := b.want.keys[s.event][0].Event
-	return fmt.Sprintf("message %d (event %q), %s:\n%s\n%s", s.event, id, s.what, indent(strings.Join(wrong, "\n")), indent(reason))
+	return fmt.Sprintf("message %d (event %q), %s:\n%s\n%s", s.event, id, s.what, indent(strings.Join(wrong, "\n")),
+		indent(reason))
 }
 
 func indent(text string) string { return "\t" + strings.ReplaceAll(text, "\n", "\n\t") }
@@ -81,8 +82,8 @@ func count(sorted []string, s string) int {
 
 const maxChanges = 10 // shown of each kind
 
-// String has a line for each change: "applied twice: ...", "lost: ...". Where something is too much, what is missing has
-// changed rather than gone: the sum in a row, for example.
+// String has a line for each change: "applied twice: ...", "lost: ...". Where something is too much, what is missing
+// has changed rather than gone: the sum in a row, for example.
 func (d difference) String() string {
 	fewer := change.fewer
 	if len(d.more) > 0 {

@@ -27,7 +27,8 @@ func TestDifferenceInWords(t *testing.T) {
 	} {
 		got := compare(sorted(test.got), sorted(test.want)).String()
 		if first, last, cut := strings.Cut(test.text, "\n...\n"); cut {
-			if !strings.HasPrefix(got, first+"\n") || !strings.HasSuffix(got, "\n"+last) || strings.Count(got, "\n") != maxChanges {
+			if !strings.HasPrefix(got, first+"\n") || !strings.HasSuffix(got, "\n"+last) ||
+				strings.Count(got, "\n") != maxChanges {
 				t.Errorf("%q instead of %q: %q", test.got, test.want, got)
 			}
 		} else if got != test.text {

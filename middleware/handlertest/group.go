@@ -39,7 +39,8 @@ func groupCases[Tx any]() []testCase[Tx] {
 		{"in a transaction in which another message fails", (*bench[Tx]).beside},
 	}
 	for _, at := range points {
-		all = append(all, testCase[Tx]{fmt.Sprint("failure ", at, " in a transaction of several"), func(b *bench[Tx]) string { return b.failingAmong(at) }})
+		all = append(all, testCase[Tx]{fmt.Sprint("failure ", at, " in a transaction of several"),
+			func(b *bench[Tx]) string { return b.failingAmong(at) }})
 	}
 	return all
 }
@@ -53,7 +54,8 @@ func (b *bench[Tx]) together() string {
 // beside delivers all messages at once, and a message behind them whose function fails.
 func (b *bench[Tx]) beside() string {
 	outs, hidden := b.share(-1, 0, true)
-	return b.judgeGroup("when another message fails in the transaction that all share", reason{outsideTx, remembers}, outs, hidden)
+	return b.judgeGroup("when another message fails in the transaction that all share", reason{outsideTx, remembers}, outs,
+		hidden)
 }
 
 // failingAmong delivers all messages at once, one of which fails.
@@ -77,8 +79,8 @@ func (b *bench[Tx]) judgeGroup(what string, why reason, outs []*consumertest.Out
 // spared marks the context of messages that do not fail.
 type spared struct{}
 
-// share delivers all messages side by side, in one order, while the store is kept from beginning with one, so that they form a group. The
-// one with that index fails once.
+// share delivers all messages side by side, in one order, while the store is kept from beginning with one, so that they
+// form a group. The one with that index fails once.
 func (b *bench[Tx]) share(failing int, at Point, another bool) (outs []*consumertest.Outcome, hidden bool) {
 	b.t.Helper()
 	free := b.occupy()
@@ -115,7 +117,8 @@ func (b *bench[Tx]) share(failing int, at Point, another bool) (outs []*consumer
 		place := lane.Join()
 		deliveries.Go(func() {
 			defer place.Settle()
-			_, _ = b.h.Store.Once(turn.With(b.t.Context(), place), ownKey("another message"), func(context.Context, Tx) error { return ErrInjected })
+			_, _ = b.h.Store.Once(turn.With(b.t.Context(), place), ownKey("another message"),
+				func(context.Context, Tx) error { return ErrInjected })
 		})
 	}
 	time.Sleep(settling) // until they wait in the store, which tells nobody; if one comes later, the group has one less
@@ -136,7 +139,8 @@ type arrival struct{}
 // settling is what lies between a call of the store and its waiting there, at most.
 const settling = 20 * time.Millisecond
 
-// occupy holds as many transactions as the store has side by side, until free is called: what comes meanwhile waits, and forms a group.
+// occupy holds as many transactions as the store has side by side, until free is called: what comes meanwhile waits,
+// and forms a group.
 func (b *bench[Tx]) occupy() (free func()) {
 	b.t.Helper()
 	freed := make(chan struct{})

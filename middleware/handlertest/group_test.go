@@ -16,7 +16,8 @@ import (
 )
 
 // inGroups is charging with a store of groups, and more messages.
-func inGroups[Tx any](pool *pgxpool.Pool, store func() dedupstore.Store[Tx], handler func(dedupstore.Store[Tx]) consumer.Handler) func(t testing.TB) Harness[Tx] {
+func inGroups[Tx any](pool *pgxpool.Pool, store func() dedupstore.Store[Tx],
+	handler func(dedupstore.Store[Tx]) consumer.Handler) func(t testing.TB) Harness[Tx] {
 	plain := charging(pool, nil)
 	return func(t testing.TB) Harness[Tx] {
 		t.Helper()
@@ -36,7 +37,8 @@ var groupCaseNames = []string{
 	"failure at COMMIT in a transaction of several", "failure after COMMIT in a transaction of several",
 }
 
-// Handlers that write by their transaction pass with groups, whatever the store; and the messages do share transactions.
+// Handlers that write by their transaction pass with groups, whatever the store; and the messages do share
+// transactions.
 func TestRightHandlersInGroups(t *testing.T) {
 	t.Parallel()
 	t.Run("plain", func(t *testing.T) {
@@ -87,7 +89,8 @@ func TestRightHandlersInGroups(t *testing.T) {
 				_, err := tx.Exec(ctx, "insert into mail values ($1)", o.ID)
 				return err
 			})
-			return middleware.Sequence(middleware.Step{Name: "charge", Handler: charge(store)}, middleware.Step{Name: "mail", Handler: mail(store)})
+			return middleware.Sequence(middleware.Step{Name: "charge", Handler: charge(store)},
+				middleware.Step{Name: "mail", Handler: mail(store)})
 		}))
 	})
 }
@@ -128,5 +131,6 @@ func TestWritesWithThePoolInAGroup(t *testing.T) {
 		return err
 	})))
 	name := "in a transaction in which another message fails"
-	wantFindings(t, map[string]string{name: got[name]}, []string{"when another message fails in the transaction that all share", "applied ", "is not written by tx"}, name)
+	wantFindings(t, map[string]string{name: got[name]},
+		[]string{"when another message fails in the transaction that all share", "applied ", "is not written by tx"}, name)
 }

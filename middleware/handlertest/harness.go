@@ -10,14 +10,15 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// Harness is a handler before its first message, and what the suite needs to see what it does. All fields but Topic are required.
+// Harness is a handler before its first message, and what the suite needs to see what it does. All fields but Topic are
+// required.
 type Harness[Tx any] struct {
-	// Store is the store of the handler. The database has no record and no effect in it. If it puts several messages into one
-	// transaction (its Config.Group is 2 or more), there are cases in which the messages share one, in their order.
+	// Store is the store of the handler. The database has no record and no effect in it. If it puts several messages into
+	// one transaction (its Config.Group is 2 or more), there are cases in which the messages share one, in their order.
 	Store dedupstore.Store[Tx]
 
-	// Handler makes the Topic.Handler under test on the store that it is given, a Dedup or a Sequence of them. The suite calls
-	// it again where a case restarts the service. The store that it passes fails at times.
+	// Handler makes the Topic.Handler under test on the store that it is given, a Dedup or a Sequence of them. The suite
+	// calls it again where a case restarts the service. The store that it passes fails at times.
 	Handler func(store dedupstore.Store[Tx]) consumer.Handler
 
 	// Topic is the rest of the topic, where the handler needs it: Consumer, EventID, Middleware. Leave a DeadLetter out: a
@@ -47,9 +48,9 @@ func (h Harness[Tx]) validate() error {
 	return errors.Join(errs...)
 }
 
-// Run runs the suite, each case as a subtest on a harness of its own, which open makes. The cases run one after the other, so that
-// open may empty one database for each. What the handler changes outside of the database (the variables that Effects reads, a fake
-// service) open must make anew, too.
+// Run runs the suite, each case as a subtest on a harness of its own, which open makes. The cases run one after the
+// other, so that open may empty one database for each. What the handler changes outside of the database (the variables
+// that Effects reads, a fake service) open must make anew, too.
 //
 // A finding names the message, what was doubled or lost, and where to look for the reason.
 func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {

@@ -36,7 +36,8 @@ func database(t testing.TB, more ...string) *pgxpool.Pool {
 		return err
 	}
 	err := schema.Postgres.Apply(t.Context(), exec, nil, schema.Dedup)
-	for _, sql := range append([]string{"create table charge (id text, cents int)", "create table mail (id text)"}, more...) {
+	for _, sql := range append([]string{"create table charge (id text, cents int)", "create table mail (id text)"},
+		more...) {
 		err = errors.Join(err, exec(t.Context(), sql))
 	}
 	if err != nil {
@@ -46,7 +47,8 @@ func database(t testing.TB, more ...string) *pgxpool.Pool {
 }
 
 // charging opens a harness on one database, which it empties for each case.
-func charging(pool *pgxpool.Pool, handler func(store dedupstore.Store[pgx.Tx]) consumer.Handler) func(t testing.TB) Harness[pgx.Tx] {
+func charging(pool *pgxpool.Pool,
+	handler func(store dedupstore.Store[pgx.Tx]) consumer.Handler) func(t testing.TB) Harness[pgx.Tx] {
 	return func(t testing.TB) Harness[pgx.Tx] {
 		t.Helper()
 		if _, err := pool.Exec(t.Context(), "truncate processed_event, charge, mail"); err != nil {
@@ -94,8 +96,10 @@ func TestRightHandlersOnPostgreSQL(t *testing.T) {
 		t.Parallel()
 		Run(t, charging(database(t), func(store dedupstore.Store[pgx.Tx]) consumer.Handler {
 			return middleware.Sequence(
-				middleware.Step{Name: "charge", Handler: dedup(charge)(store), Middleware: []consumer.Middleware{middleware.Retry(3, nil)}},
-				middleware.Step{Name: "mail", Handler: dedup(mail)(store), Middleware: []consumer.Middleware{middleware.Retry(3, nil), middleware.Recover()}},
+				middleware.Step{Name: "charge", Handler: dedup(charge)(store),
+					Middleware: []consumer.Middleware{middleware.Retry(3, nil)}},
+				middleware.Step{Name: "mail", Handler: dedup(mail)(store),
+					Middleware: []consumer.Middleware{middleware.Retry(3, nil), middleware.Recover()}},
 			)
 		}))
 	})
@@ -108,7 +112,8 @@ func TestWritesWithThePool(t *testing.T) {
 		_, err := pool.Exec(ctx, insertCharge, o.ID, o.Cents)
 		return err
 	})))
-	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails `, `applied twice: "charge o1 500"`, "is not written by tx", "another connection"},
+	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails `, `applied twice: "charge o1 500"`,
+		"is not written by tx", "another connection"},
 		"failure after the handler", "failure at COMMIT")
 }
 
@@ -120,7 +125,8 @@ func TestWritesWithThePoolUnderAUniqueIndex(t *testing.T) {
 		_, err := pool.Exec(ctx, insertCharge, o.ID, o.Cents)
 		return err
 	})))
-	wantFindings(t, got, []string{"it does not get through any more", "attempt 20: ERROR: duplicate key", "is not written by tx"},
+	wantFindings(t, got, []string{"it does not get through any more", "attempt 20: ERROR: duplicate key",
+		"is not written by tx"},
 		"failure after the handler", "failure at COMMIT")
 }
 
@@ -130,7 +136,8 @@ func TestSwallowsTheErrorOfAStatement(t *testing.T) {
 		_, _ = tx.Exec(ctx, insertCharge, o.ID, o.Cents)
 		return nil
 	})))
-	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails in the handler`, `lost: "charge o1 500"`, "it swallows an error"}, "failure in the handler")
+	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails in the handler`, `lost: "charge o1 500"`,
+		"it swallows an error"}, "failure in the handler")
 }
 
 // One of two steps forgets tx: the finding says which call of the store it was.
@@ -149,7 +156,8 @@ func TestOneStepWritesWithThePool(t *testing.T) {
 			})(store)},
 		)
 	}))
-	wantFindings(t, got, []string{`applied twice: "charge o1 500"`}, "failure after the handler, call 1 of the store", "failure at COMMIT, call 1 of the store")
+	wantFindings(t, got, []string{`applied twice: "charge o1 500"`}, "failure after the handler, call 1 of the store",
+		"failure at COMMIT, call 1 of the store")
 }
 
 // A missing table is found before the first message, as by Run.
@@ -164,7 +172,8 @@ func TestMissingTable(t *testing.T) {
 			Effects:  func(context.Context) ([]string, error) { return nil, nil },
 		}
 	})
-	if len(got) != 1 || !strings.Contains(got[""], "processed_event") || !strings.Contains(got[""], "consumer.Run would not start") {
+	if len(got) != 1 || !strings.Contains(got[""], "processed_event") ||
+		!strings.Contains(got[""], "consumer.Run would not start") {
 		t.Errorf("%q", got)
 	}
 }

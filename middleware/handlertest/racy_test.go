@@ -79,7 +79,8 @@ func TestStoreThatDoesNotLock(t *testing.T) {
 			},
 		}
 	})
-	wantFindings(t, got, []string{`when two owners of the partition handle it at the same time`, `applied twice: "charge o1 500"`}, "two owners at once")
+	wantFindings(t, got, []string{`when two owners of the partition handle it at the same time`,
+		`applied twice: "charge o1 500"`}, "two owners at once")
 }
 
 func (s *Store[Tx]) meets() bool {

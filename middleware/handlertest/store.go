@@ -10,11 +10,12 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// ErrInjected is wrapped by the errors of a Store that fails because it was told to, and is the cause of the contexts that it
-// cancels.
+// ErrInjected is wrapped by the errors of a Store that fails because it was told to, and is the cause of the contexts
+// that it cancels.
 var ErrInjected = errors.New("handlertest: a failure that the test asked for")
 
-// Store is a dedupstore.Store that can be told to fail. Otherwise it is the store that it was made of. It is safe for concurrent use.
+// Store is a dedupstore.Store that can be told to fail. Otherwise it is the store that it was made of. It is safe for
+// concurrent use.
 type Store[Tx any] struct {
 	inner dedupstore.Store[Tx]
 
@@ -35,8 +36,9 @@ var (
 // NewStore returns a Store made of store.
 func NewStore[Tx any](store dedupstore.Store[Tx]) *Store[Tx] { return &Store[Tx]{inner: store} }
 
-// Fail makes a later call of Once fail at that point: the next one for call 1, and no other. It replaces what was asked for before. A
-// call for a key that is recorded already runs no function, and fails only at BeforeRecord and AfterCommit.
+// Fail makes a later call of Once fail at that point: the next one for call 1, and no other. It replaces what was asked
+// for before. A call for a key that is recorded already runs no function, and fails only at BeforeRecord and
+// AfterCommit.
 func (s *Store[Tx]) Fail(at Point, call int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +88,8 @@ func (s *Store[Tx]) Group() int {
 }
 
 // Once implements dedupstore.Store.
-func (s *Store[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (ran bool, err error) {
+func (s *Store[Tx]) Once(ctx context.Context, key dedupstore.Key, fn func(ctx context.Context, tx Tx) error) (ran bool,
+	err error) {
 	at := s.begin(ctx, key)
 	failure := fmt.Errorf("%w: %v", ErrInjected, at)
 	defer func() { s.note(errors.Is(err, failure)) }()

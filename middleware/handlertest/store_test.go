@@ -29,12 +29,13 @@ func TestPoints(t *testing.T) {
 	} {
 		s, effects, calls := NewStore(memstore.New()), 0, 0
 		once := func(event string) (ctxErr error, ran bool, err error) {
-			ran, err = s.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: event}, func(ctx context.Context, tx *memstore.Tx) error {
-				calls++
-				ctxErr = context.Cause(ctx)
-				tx.OnCommit(func() { effects++ })
-				return nil
-			})
+			ran, err = s.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: event},
+				func(ctx context.Context, tx *memstore.Tx) error {
+					calls++
+					ctxErr = context.Cause(ctx)
+					tx.OnCommit(func() { effects++ })
+					return nil
+				})
 			return ctxErr, ran, err
 		}
 		s.Fail(test.at, 2)
@@ -43,7 +44,8 @@ func TestPoints(t *testing.T) {
 		}
 		effects, calls = 0, 0
 		ctxErr, ran, err := once("e")
-		if (err != nil) != test.err || test.err && !errors.Is(err, ErrInjected) || errors.Is(err, dedupstore.ErrOutcomeUnknown) != test.unknown || ran != !test.err {
+		if (err != nil) != test.err || test.err && !errors.Is(err, ErrInjected) ||
+			errors.Is(err, dedupstore.ErrOutcomeUnknown) != test.unknown || ran != !test.err {
 			t.Errorf("%v: %v, %v", test.at, ran, err)
 		}
 		if (calls == 1) != test.ran || effects != test.effects || errors.Is(ctxErr, ErrInjected) != (test.at == InHandler) {
@@ -52,7 +54,8 @@ func TestPoints(t *testing.T) {
 		if _, ran, err := once("e"); ran != (test.effects == 0) || err != nil || effects != 1 {
 			t.Errorf("%v: the call after: %v, %v, %d effects", test.at, ran, err, effects)
 		}
-		if want := []dedupstore.Key{{Consumer: "c", Event: "first"}, {Consumer: "c", Event: "e"}, {Consumer: "c", Event: "e"}}; !slices.Equal(s.Keys(), want) {
+		if want := []dedupstore.Key{{Consumer: "c", Event: "first"}, {Consumer: "c", Event: "e"},
+			{Consumer: "c", Event: "e"}}; !slices.Equal(s.Keys(), want) {
 			t.Errorf("%v: keys %v", test.at, s.Keys())
 		}
 	}
@@ -65,7 +68,8 @@ func TestErrorOfTheFunction(t *testing.T) {
 	for _, at := range []Point{InHandler, AfterHandler, AtCommit, AfterCommit} {
 		s := NewStore(memstore.New())
 		s.Fail(at, 1)
-		ran, err := s.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: "e"}, func(context.Context, *memstore.Tx) error { return own })
+		ran, err := s.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: "e"},
+			func(context.Context, *memstore.Tx) error { return own })
 		if ran || !errors.Is(err, own) || errors.Is(err, ErrInjected) || errors.Is(err, dedupstore.ErrOutcomeUnknown) {
 			t.Errorf("%v: %v, %v", at, ran, err)
 		}

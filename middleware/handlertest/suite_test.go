@@ -49,7 +49,8 @@ func mem(handler func(b *books) memHandler) func(testing.TB) Harness[*memstore.T
 	}, consumer.Topic{})
 }
 
-func memAround(handler func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler, topic consumer.Topic) func(testing.TB) Harness[*memstore.Tx] {
+func memAround(handler func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler,
+	topic consumer.Topic) func(testing.TB) Harness[*memstore.Tx] {
 	return func(testing.TB) Harness[*memstore.Tx] {
 		b := &books{Store: memstore.New()}
 		return Harness[*memstore.Tx]{
@@ -72,7 +73,8 @@ func messages() []*consumer.Message {
 }
 
 var everyCase = []string{
-	"delivered twice", "all again after a restart", "two owners at once", "failure before the record", "failure after the record",
+	"delivered twice", "all again after a restart", "two owners at once", "failure before the record",
+	"failure after the record",
 	"failure in the handler", "failure after the handler", "failure at COMMIT", "failure after COMMIT",
 }
 
@@ -119,7 +121,8 @@ func TestRightHandlers(t *testing.T) {
 			return nil
 		}
 	}
-	for name, open := range map[string]func(testing.TB) Harness[*memstore.Tx]{"plain": mem(right), "obeys its context": mem(obeys), "calls with a key": mem(keyed)} {
+	for name, open := range map[string]func(testing.TB) Harness[*memstore.Tx]{"plain": mem(right),
+		"obeys its context": mem(obeys), "calls with a key": mem(keyed)} {
 		t.Run(name, func(t *testing.T) { // as users call it
 			t.Parallel()
 			Run(t, open)
@@ -129,7 +132,8 @@ func TestRightHandlers(t *testing.T) {
 		t.Parallel()
 		Run(t, memAround(func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler {
 			return middleware.Dedup(store, right(b), nil)
-		}, consumer.Topic{Consumer: "charges", Middleware: []consumer.Middleware{middleware.Retry(3, nil), middleware.Recover()}, OnFailure: consumer.Stop}))
+		}, consumer.Topic{Consumer: "charges", Middleware: []consumer.Middleware{middleware.Retry(3, nil),
+			middleware.Recover()}, OnFailure: consumer.Stop}))
 	})
 }
 
@@ -143,7 +147,8 @@ func TestCountsInAVariable(t *testing.T) {
 		}
 	}))
 	wantFindings(t, got, []string{
-		`message 0 (event "e1"), when the store fails `, "\tone delivery does not make \"dialled 2 times\"\n\tinstead of \"dialled 1 times\"\n",
+		`message 0 (event "e1"), when the store fails `,
+		"\tone delivery does not make \"dialled 2 times\"\n\tinstead of \"dialled 1 times\"\n",
 		"something in it, or around Dedup, is not written by tx", "dedupstore.KeyFrom",
 	}, "failure after the handler", "failure at COMMIT")
 }
@@ -156,7 +161,8 @@ func TestWritesOutsideTheTransaction(t *testing.T) {
 			return nil
 		}
 	}))
-	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails `, `applied twice: "charge o1 500"`, "is not written by tx"},
+	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails `, `applied twice: "charge o1 500"`,
+		"is not written by tx"},
 		"failure after the handler", "failure at COMMIT")
 }
 
@@ -170,7 +176,8 @@ func TestSwallowsErrors(t *testing.T) {
 			return nil
 		}
 	}))
-	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails in the handler`, `lost: "charge o1 500"`, "it swallows an error"}, "failure in the handler")
+	wantFindings(t, got, []string{`message 0 (event "e1"), when the store fails in the handler`, `lost: "charge o1 500"`,
+		"it swallows an error"}, "failure in the handler")
 }
 
 func TestRemembersOutsideTheTransaction(t *testing.T) {
@@ -185,13 +192,16 @@ func TestRemembersOutsideTheTransaction(t *testing.T) {
 			return nil
 		}
 	}))
-	wantFindings(t, got, []string{`lost: "charge o1 500"`, "something in it remembers the first run"}, "failure after the handler", "failure at COMMIT")
+	wantFindings(t, got, []string{`lost: "charge o1 500"`, "something in it remembers the first run"},
+		"failure after the handler", "failure at COMMIT")
 }
 
 // around is a handler that does something outside of Dedup.
-func around(before func(b *books, msg *consumer.Message), after func(error) error) func(testing.TB) Harness[*memstore.Tx] {
+func around(before func(b *books, msg *consumer.Message),
+	after func(error) error) func(testing.TB) Harness[*memstore.Tx] {
 	return memAround(func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler {
-		next := middleware.Dedup(store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error { b.charge(tx, msg); return nil }, nil)
+		next := middleware.Dedup(store,
+			func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error { b.charge(tx, msg); return nil }, nil)
 		return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 			before(b, msg)
 			return after(next.Handle(ctx, msg))
@@ -201,10 +211,12 @@ func around(before func(b *books, msg *consumer.Message), after func(error) erro
 
 func TestActsAroundDedup(t *testing.T) {
 	t.Parallel()
-	got := findings(t, around(func(b *books, _ *consumer.Message) { b.dials.Add(1) }, func(err error) error { return err }))
-	wantFindings(t, got, []string{"dialled", "instead of", "around Dedup"}, slices.DeleteFunc(slices.Clone(everyCase), func(name string) bool {
-		return name == "failure in the handler" // it does not look at its context
-	})...)
+	got := findings(t, around(func(b *books, _ *consumer.Message) { b.dials.Add(1) },
+		func(err error) error { return err }))
+	wantFindings(t, got, []string{"dialled", "instead of", "around Dedup"},
+		slices.DeleteFunc(slices.Clone(everyCase), func(name string) bool {
+			return name == "failure in the handler" // it does not look at its context
+		})...)
 }
 
 func TestHidesFailures(t *testing.T) {
@@ -218,7 +230,8 @@ func TestHidesFailures(t *testing.T) {
 func TestRemembersAroundDedup(t *testing.T) {
 	t.Parallel()
 	got := findings(t, memAround(func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler {
-		next := middleware.Dedup(store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error { b.charge(tx, msg); return nil }, nil)
+		next := middleware.Dedup(store,
+			func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error { b.charge(tx, msg); return nil }, nil)
 		var seen sync.Map
 		return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 			if _, known := seen.LoadOrStore(msg.EventID, true); !known {
@@ -227,7 +240,8 @@ func TestRemembersAroundDedup(t *testing.T) {
 			return next.Handle(ctx, msg)
 		})
 	}, consumer.Topic{}))
-	wantFindings(t, got, []string{`message 0 (event "e1"), when all messages are delivered again after a restart`, `one delivery does not make "dialled 3 times"`},
+	wantFindings(t, got, []string{`message 0 (event "e1"), when all messages are delivered again after a restart`,
+		`one delivery does not make "dialled 3 times"`},
 		"all again after a restart")
 }
 
@@ -235,7 +249,8 @@ func TestRemembersAroundDedup(t *testing.T) {
 func TestSkipsTheStore(t *testing.T) {
 	t.Parallel()
 	skipping := func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler {
-		next := middleware.Dedup(store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error { b.charge(tx, msg); return nil }, nil)
+		next := middleware.Dedup(store,
+			func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error { b.charge(tx, msg); return nil }, nil)
 		var seen sync.Map
 		return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
 			if _, known := seen.LoadOrStore(msg.EventID, true); known {
@@ -275,7 +290,8 @@ func TestCannotBeCompared(t *testing.T) {
 		}, consumer.Topic{}), "took effect without a call of the store"},
 		"random id": {memAround(func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler {
 			return middleware.Dedup(store, right(b), nil)
-		}, consumer.Topic{EventID: func(*consumer.Message) (string, error) { return fmt.Sprint(rand.Uint64()), nil }}), "let Topic.EventID return the event's own id"},
+		}, consumer.Topic{EventID: func(*consumer.Message) (string, error) { return fmt.Sprint(rand.Uint64()), nil }}),
+			"let Topic.EventID return the event's own id"},
 		"random effect": {mem(func(b *books) memHandler {
 			return func(_ context.Context, tx *memstore.Tx, _ *consumer.Message) error {
 				tx.OnCommit(func() { b.charges = append(b.charges, fmt.Sprint(rand.Uint64())) })
@@ -329,19 +345,26 @@ func TestSequence(t *testing.T) {
 	steps := func(second func(b *books, tx *memstore.Tx, msg *consumer.Message)) func(testing.TB) Harness[*memstore.Tx] {
 		return memAround(func(b *books, store dedupstore.Store[*memstore.Tx]) consumer.Handler {
 			return middleware.Sequence(
-				middleware.Step{Name: "charge", Handler: middleware.Dedup(store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error {
-					b.charge(tx, msg)
-					return nil
-				}, nil)},
-				middleware.Step{Name: "mail", Handler: middleware.Dedup(store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error {
-					second(b, tx, msg)
-					return nil
-				}, nil)},
+				middleware.Step{Name: "charge",
+					Handler: middleware.Dedup(store, func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error {
+						b.charge(tx, msg)
+						return nil
+					}, nil)},
+				middleware.Step{Name: "mail", Handler: middleware.Dedup(store,
+					func(_ context.Context, tx *memstore.Tx, msg *consumer.Message) error {
+						second(b, tx, msg)
+						return nil
+					}, nil)},
 			)
 		}, consumer.Topic{})
 	}
 	mail := func(b *books, msg *consumer.Message) { b.sent = append(b.sent, "mail "+string(msg.Value)) }
-	if got := findings(t, steps(func(b *books, tx *memstore.Tx, msg *consumer.Message) { tx.OnCommit(func() { mail(b, msg) }) })); len(got) > 0 {
+	if got := findings(t, steps(func(b *books, tx *memstore.Tx, msg *consumer.Message) {
+		tx.OnCommit(func() {
+			mail(b,
+				msg)
+		})
+	})); len(got) > 0 {
 		t.Errorf("a right one: %q", got)
 	}
 	got := findings(t, steps(func(b *books, _ *memstore.Tx, msg *consumer.Message) { mail(b, msg) }))
