@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/einmal-go/einmal/outbox/internal/outboxsql"
 )
 
 // Change is what an operator does to rows.
@@ -26,8 +28,8 @@ type Group struct {
 	Oldest time.Time // when the oldest was written
 }
 
-// states are those of the rows that are changed. What a person has decided, or what is in no need of a decision, is only changed when its state or
-// its number is named.
+// states are those of the rows that are changed. What a person has decided, or what is in no need of a decision, is
+// only changed when its state or its number is named.
 func (c Change) states(f *Filter) ([]State, error) {
 	all := []State{Blocked, Dead}
 	if c == ToDiscard {
@@ -61,7 +63,8 @@ func (o *Operator) Preview(ctx context.Context, c Change, f Filter) (groups []Gr
 	}
 	where, args := f.sql()
 	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		sql := o.tables.in(`select topic, status, count(*), min(created_at) from {event} where ` + where + in(states) + ` group by topic, status order by topic, status`)
+		sql := o.tables.In(`select topic, status, count(*), min(created_at) from {event} where ` + where + in(states) +
+			` group by topic, status order by topic, status`)
 		return tx.Query(ctx, sql, args, func(scan func(...any) error) error {
 			var g Group
 			var state string
@@ -74,16 +77,16 @@ func (o *Operator) Preview(ctx context.Context, c Change, f Filter) (groups []Gr
 	return groups, err
 }
 
-// Retry has rows sent again, in their place in the order of their keys, and returns how many: blocked ones, and discarded ones if Filter.State or
-// Filter.Numbers name them. A discarded row comes after what was sent of its key meanwhile. With an error it returns how many were changed
-// before.
+// Retry has rows sent again, in their place in the order of their keys, and returns how many: blocked ones, and
+// discarded ones if Filter.State or Filter.Numbers name them. A discarded row comes after what was sent of its key
+// meanwhile. With an error it returns how many were changed before.
 func (o *Operator) Retry(ctx context.Context, f Filter) (int64, error) {
 	return o.change(ctx, ToRetry, f, `status = 'PENDING', claims = 0, last_error = null`)
 }
 
-// Discard gives rows up, so that the later ones of their keys go on, and returns how many: blocked ones, and those that wait if Filter.State or
-// Filter.Numbers name them. They stay in the table, with the reason, which must say who and why. With an error it returns how many were
-// changed before.
+// Discard gives rows up, so that the later ones of their keys go on, and returns how many: blocked ones, and those
+// that wait if Filter.State or Filter.Numbers name them. They stay in the table, with the reason, which must say who
+// and why. With an error it returns how many were changed before.
 func (o *Operator) Discard(ctx context.Context, f Filter, reason string) (int64, error) {
 	if strings.TrimSpace(reason) == "" {
 		return 0, errors.New("outbox: a reason is needed to discard events")
@@ -113,7 +116,7 @@ func (o *Operator) change(ctx context.Context, c Change, f Filter, set string, a
 		for bucket, ids := range buckets {
 			changed, berr := o.inBucket(ctx, bucket, func(ctx context.Context, tx Tx) (int64, error) {
 				sql := fmt.Sprintf(`update {event} set %s where id = any($%d::text::bigint[])%s`, set, len(args)+1, in(states))
-				return tx.Exec(ctx, o.tables.in(sql), append(slices.Clone(args), numbers(ids))...)
+				return tx.Exec(ctx, o.tables.In(sql), append(slices.Clone(args), outboxsql.BigintArray(ids))...)
 			})
 			if err = berr; err != nil {
 				break
@@ -130,19 +133,21 @@ func (o *Operator) change(ctx context.Context, c Change, f Filter, set string, a
 // lastNumber is the highest in the table.
 func (o *Operator) lastNumber(ctx context.Context) (last int64, err error) {
 	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		return tx.Query(ctx, o.tables.in(`select coalesce(max(id), 0) from {event}`), nil, func(scan func(...any) error) error { return scan(&last) })
+		return tx.Query(ctx, o.tables.In(`select coalesce(max(id), 0) from {event}`), nil,
+			func(scan func(...any) error) error { return scan(&last) })
 	})
 	return last, err
 }
 
 // chosen are the next rows, by bucket, and the number of the last of them.
-func (o *Operator) chosen(ctx context.Context, f *Filter, states []State, after, last, limit int64) (buckets map[int64][]int64, until int64, err error) {
+func (o *Operator) chosen(ctx context.Context, f *Filter, states []State, after, last,
+	limit int64) (buckets map[int64][]int64, until int64, err error) {
 	if limit <= 0 {
 		return nil, after, nil
 	}
 	buckets = map[int64][]int64{}
 	where, args := f.sql()
-	sql := o.tables.in(fmt.Sprintf(`select bucket::bigint, id from {event} where %s%s and id > %d and id <= %d order by id limit %d`, where, in(states), after, last, limit))
+	sql := o.tables.In(fmt.Sprintf(`select bucket::bigint, id from {event} where %s%s and id > %d and id <= %d order by id limit %d`, where, in(states), after, last, limit))
 	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		return tx.Query(ctx, sql, args, func(scan func(...any) error) error {
 			var bucket int64

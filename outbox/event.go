@@ -7,38 +7,41 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/einmal-go/einmal/internal/topicname"
+	"github.com/einmal-go/einmal/outbox/internal/recordsize"
 )
 
 // Event is a message for Kafka.
 type Event struct {
-	// ID is what consumers recognise the event by, however often it is sent: the relay puts it into the header event-id. It is
-	// UTF-8 text of 1 to MaxIDLen bytes without NUL. Default: a UUID of version 7.
+	// ID is what consumers recognise the event by, however often it is sent: the relay puts it into the header
+	// event-id. It is UTF-8 text of 1 to MaxIDLen bytes without NUL. Default: a UUID of version 7.
 	ID string
 
 	// Topic is where it goes. The topic must exist when the event is sent: it is not created. Required.
 	Topic string
 
-	// Key orders events and chooses the partition: events of one topic and key are sent in the order in which their writers
-	// committed, as far as those serialise, see WriterConfig.LockKeys. Nil is no key, and no order. A key of no bytes is a key.
+	// Key orders events and chooses the partition: events of one topic and key are sent in the order in which their
+	// writers committed, as far as those serialise, see WriterConfig.LockKeys. Nil is no key, and no order. A key of
+	// no bytes is a key.
 	Key []byte
 
-	// Partition is where it goes, whatever its key, as long as the topic has that partition; nil has the key choose. Set it to have
-	// a message return to where it was: the relay's partitioner may be another than that of its first producer. Consumers see events
-	// of one key that are in two partitions in any order. Default: nil.
+	// Partition is where it goes, whatever its key, as long as the topic has that partition; nil has the key choose.
+	// Set it to have a message return to where it was: the relay's partitioner may be another than that of its first
+	// producer. Consumers see events of one key that are in two partitions in any order. Default: nil.
 	Partition *int32
 
 	// Value is the message. Nil is a tombstone, which is not the same as a value of no bytes.
 	Value []byte
 
-	// Headers are sent in this order, repetitions too, after event-id. Their trace context (traceparent, tracestate) is that of
-	// the context of Write unless they have one.
+	// Headers are sent in this order, repetitions too, after event-id. Their trace context (traceparent, tracestate)
+	// is that of the context of Write unless they have one.
 	Headers []Header
 }
 
@@ -55,10 +58,11 @@ const IDHeader = "event-id"
 const (
 	// MaxIDLen is the longest Event.ID in bytes: what dedup stores can hold.
 	MaxIDLen = 1024
-	// MaxHeaders is how many headers an event may have. Each costs every consumer time and memory; Kafka itself has no limit.
+	// MaxHeaders is how many headers an event may have. Each costs every consumer time and memory; Kafka itself has
+	// no limit.
 	MaxHeaders = 1000
-	// DefaultMaxBytes is the largest record that is written, its key, value and headers together, in bytes. It is below the
-	// largest that Kafka takes by default, 1,048,588, and what Go's client sends by default.
+	// DefaultMaxBytes is the largest record that is written, its key, value and headers together, in bytes. It is
+	// below the largest that Kafka takes by default, 1,048,588, and what Go's client sends by default.
 	DefaultMaxBytes = 1_000_000
 )
 
@@ -85,12 +89,15 @@ func NewID() string {
 
 // validate reports what would keep e from being sent, without repeating anything of it but its topic.
 func (e *Event) validate(maxBytes int) error {
-	if err := errors.Join(validateID(e.ID), validateTopic(e.Topic), validatePartition(e.Partition), validateHeaders(e.Headers)); err != nil {
+	err := errors.Join(validateID(e.ID), validateTopic(e.Topic), validatePartition(e.Partition),
+		validateHeaders(e.Headers))
+	if err != nil {
 		return err
 	}
 	if size := e.size(); size > maxBytes {
-		return fmt.Errorf("%w: key, value and headers have %d bytes, at most %d are allowed: put large values elsewhere and send a reference, or raise MaxBytes together with the topic's max.message.bytes",
-			ErrInvalidEvent, size, maxBytes)
+		return fmt.Errorf("%w: key, value and headers have %d bytes, at most %d are allowed: put large values elsewhere "+
+			"and send a reference, or raise MaxBytes together with the topic's max.message.bytes", ErrInvalidEvent, size,
+			maxBytes)
 	}
 	return nil
 }
@@ -98,33 +105,34 @@ func (e *Event) validate(maxBytes int) error {
 func validateID(id string) error {
 	switch {
 	case len(id) > MaxIDLen:
-		return fmt.Errorf("%w: the id has %d bytes, at most %d are allowed: use a shorter one or a hash of it", ErrInvalidEvent, len(id), MaxIDLen)
+		return fmt.Errorf("%w: the id has %d bytes, at most %d are allowed: use a shorter one or a hash of it",
+			ErrInvalidEvent, len(id), MaxIDLen)
 	case !utf8.ValidString(id) || strings.IndexByte(id, 0) >= 0:
-		return fmt.Errorf("%w: the id is not UTF-8 text without NUL: encode binary ids, in hex for example", ErrInvalidEvent)
+		return fmt.Errorf("%w: the id is not UTF-8 text without NUL: encode binary ids, in hex for example",
+			ErrInvalidEvent)
 	}
 	return nil
 }
 
-// legalTopic is what Kafka allows, but for the length and the names . and .. .
-var legalTopic = regexp.MustCompile(`\A[a-zA-Z0-9._-]{1,249}\z`)
-
 func validateTopic(topic string) error {
-	if !legalTopic.MatchString(topic) || topic == "." || topic == ".." {
-		return fmt.Errorf("%w: %.60q is not the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'", ErrInvalidEvent, topic)
+	if err := topicname.Check(topic); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidEvent, err)
 	}
 	return nil
 }
 
 func validatePartition(p *int32) error {
 	if p != nil && *p < 0 {
-		return fmt.Errorf("%w: its partition is %d: name one from 0 on, or leave it out to have the key choose", ErrInvalidEvent, *p)
+		return fmt.Errorf("%w: its partition is %d: name one from 0 on, or leave it out to have the key choose",
+			ErrInvalidEvent, *p)
 	}
 	return nil
 }
 
 func validateHeaders(headers []Header) error {
 	if len(headers) > MaxHeaders {
-		return fmt.Errorf("%w: it has %d headers, at most %d are allowed: put them into the value", ErrInvalidEvent, len(headers), MaxHeaders)
+		return fmt.Errorf("%w: it has %d headers, at most %d are allowed: put them into the value",
+			ErrInvalidEvent, len(headers), MaxHeaders)
 	}
 	for i, h := range headers {
 		switch {
@@ -139,17 +147,12 @@ func validateHeaders(headers []Header) error {
 	return nil
 }
 
-// recordOverhead is the most that a record takes beside its key, value and headers: lengths, deltas and attributes.
-const recordOverhead = 5*5 + 10 + 1
-
-// headerOverhead is the most that a header takes beside its name and value.
-const headerOverhead = 2 * 5
-
 // size is the most that the record takes, alone in a record batch. It is never less than what the relay takes it for.
 func (e *Event) size() int {
-	size := recordBatchOverhead + recordOverhead + len(e.Key) + len(e.Value) + 2*headerOverhead + len(IDHeader) + len(e.ID)
+	size := recordsize.Batch + recordsize.Record + len(e.Key) + len(e.Value)
+	size += 2*recordsize.Header + len(IDHeader) + len(e.ID)
 	for _, h := range e.Headers {
-		size += headerOverhead + len(h.Key) + len(h.Value)
+		size += recordsize.Header + len(h.Key) + len(h.Value)
 	}
 	return size
 }

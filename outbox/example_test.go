@@ -9,6 +9,7 @@ import (
 
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // A service writes its event in the transaction of its data, and a relay sends what was committed.
@@ -20,15 +21,15 @@ func Example() {
 		}
 		return events.Write(ctx, tx, outbox.Event{Topic: "orders.confirmed", Key: []byte(orderID), Value: body})
 	}
-	// relay runs in a goroutine of the service, or in a process of its own.
-	relay := func(ctx context.Context, pool *pgxpool.Pool, brokers []string) error {
-		r, err := outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(pool), Brokers: brokers})
+	// send runs in a goroutine of the service, or in a process of its own.
+	send := func(ctx context.Context, pool *pgxpool.Pool, brokers []string) error {
+		r, err := relay.New(relay.Config{Database: pgxoutbox.NewDatabase(pool), Brokers: brokers})
 		if err != nil {
 			return err
 		}
 		return r.Run(ctx)
 	}
-	_, _ = confirm, relay
+	_, _ = confirm, send
 	fmt.Println("an event's id, unless it brings one, is a UUID of", len(outbox.NewID()), "bytes")
 	// Output: an event's id, unless it brings one, is a UUID of 36 bytes
 }

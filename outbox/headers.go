@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// The column headers is empty, or a version byte and, for each header, the length of its name, its name, the length of its value
-// plus one (0 for null), its value; lengths are unsigned varints.
+// The column headers is empty, or a version byte and, for each header, the length of its name, its name, the length
+// of its value plus one (0 for null), its value; lengths are unsigned varints.
 const headersVersion = 1
 
 var errHeaders = errors.New("the column headers was not written by package outbox")

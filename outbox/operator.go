@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/einmal-go/einmal/outbox/internal/outboxsql"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -47,17 +48,17 @@ type Filter struct {
 // DefaultLimit is how many rows List returns.
 const DefaultLimit = 100
 
-// Operator looks at the outbox and repairs it. It is safe for concurrent use, and beside relays: what changes a row holds the lock of its
-// bucket, so that nothing of the key is on its way to Kafka meanwhile.
+// Operator looks at the outbox and repairs it. It is safe for concurrent use, and beside relays: what changes a row
+// holds the lock of its bucket, so that nothing of the key is on its way to Kafka meanwhile.
 type Operator struct {
 	db       Database
-	tables   tables
+	tables   outboxsql.Tables
 	progress func(changed int64)
 }
 
 // NewOperator returns an Operator. Tables says where the tables are; nil is the search_path.
 func NewOperator(db Database, tables *schema.Config) *Operator {
-	return &Operator{db: db, tables: newTables(tables)}
+	return &Operator{db: db, tables: outboxsql.NewTables(tables)}
 }
 
 // WithProgress returns an Operator that calls f while Retry and Discard work, with how many rows are changed.
@@ -68,7 +69,8 @@ func (o *Operator) WithProgress(f func(changed int64)) *Operator {
 // ErrNoRow is wrapped by the errors for a row that is not there, or not in a state that allows what was asked.
 var ErrNoRow = errors.New("no such row")
 
-const rowColumns = `id, event_id, topic, partition_key, partition::bigint, headers, status, bucket::bigint, created_at, attempts::bigint, claims::bigint, coalesce(last_error, '')`
+const rowColumns = `id, event_id, topic, partition_key, partition::bigint, headers, status, bucket::bigint, ` +
+	`created_at, attempts::bigint, claims::bigint, coalesce(last_error, '')`
 
 // List returns rows in their order, without their values.
 func (o *Operator) List(ctx context.Context, f Filter) (list []Row, err error) {
@@ -78,7 +80,8 @@ func (o *Operator) List(ctx context.Context, f Filter) (list []Row, err error) {
 		limit = DefaultLimit
 	}
 	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		sql := o.tables.in(`select ` + rowColumns + `, null::bytea from {event} where ` + where + fmt.Sprintf(` order by id limit %d`, limit))
+		sql := o.tables.In(`select ` + rowColumns + `, null::bytea from {event} where ` +
+			where + fmt.Sprintf(` order by id limit %d`, limit))
 		return tx.Query(ctx, sql, args, func(scan func(...any) error) error {
 			r, err := scanRow(scan)
 			list = append(list, r)
@@ -96,7 +99,7 @@ func (f Filter) sql() (where string, args []any) {
 		conditions = append(conditions, fmt.Sprintf(condition, len(args)))
 	}
 	if f.Numbers != nil {
-		add("id = any($%d::text::bigint[])", numbers(f.Numbers))
+		add("id = any($%d::text::bigint[])", outboxsql.BigintArray(f.Numbers))
 	}
 	if f.State != "" {
 		add("status = $%d::text", string(f.State))
@@ -112,7 +115,9 @@ func scanRow(scan func(...any) error) (r Row, err error) {
 	var state string
 	var bucket, attempts, claims int64
 	var partition *int64
-	if err := scan(&r.Number, &r.Event.ID, &r.Event.Topic, &r.Event.Key, &partition, &headers, &state, &bucket, &r.CreatedAt, &attempts, &claims, &r.LastError, &r.Event.Value); err != nil {
+	err = scan(&r.Number, &r.Event.ID, &r.Event.Topic, &r.Event.Key, &partition, &headers, &state, &bucket,
+		&r.CreatedAt, &attempts, &claims, &r.LastError, &r.Event.Value)
+	if err != nil {
 		return r, err
 	}
 	if partition != nil {
@@ -134,7 +139,9 @@ func (o *Operator) Show(ctx context.Context, number int64) (row Row, err error) 
 
 func (o *Operator) read(ctx context.Context, tx Tx, number int64) (row Row, err error) {
 	found := false
-	err = tx.Query(ctx, o.tables.in(`select `+rowColumns+`, payload from {event} where id = any($1::text::bigint[])`), []any{numbers([]int64{number})}, func(scan func(...any) error) error {
+	sql := o.tables.In(`select ` + rowColumns + `, payload from {event} where id = any($1::text::bigint[])`)
+	args := []any{outboxsql.BigintArray([]int64{number})}
+	err = tx.Query(ctx, sql, args, func(scan func(...any) error) error {
 		found = true
 		row, err = scanRow(scan)
 		return err
@@ -146,7 +153,8 @@ func (o *Operator) read(ctx context.Context, tx Tx, number int64) (row Row, err 
 }
 
 // inBucket runs f when nobody sends what is in the bucket.
-func (o *Operator) inBucket(ctx context.Context, bucket int64, f func(ctx context.Context, tx Tx) (int64, error)) (n int64, err error) {
+func (o *Operator) inBucket(ctx context.Context, bucket int64,
+	f func(ctx context.Context, tx Tx) (int64, error)) (n int64, err error) {
 	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		if err := o.lock(ctx, tx, bucket); err != nil {
 			return err
@@ -161,23 +169,29 @@ func (o *Operator) inBucket(ctx context.Context, bucket int64, f func(ctx contex
 func (o *Operator) lock(ctx context.Context, tx Tx, bucket int64) error {
 	nothing := func(func(...any) error) error { return nil }
 	sql := `select pg_advisory_xact_lock(hashoid($1::text::regclass), $2::text::int)`
-	if err := tx.Query(ctx, sql, []any{o.tables.event, fmt.Sprint(bucket)}, nothing); err != nil {
+	if err := tx.Query(ctx, sql, []any{o.tables.Event, fmt.Sprint(bucket)}, nothing); err != nil {
 		return err
 	}
 	for {
 		leased := false
-		sql := o.tables.in(`select exists (select from {lease} where bucket = $1::text::int and leased_until > clock_timestamp())`)
-		if err := tx.Query(ctx, sql, []any{fmt.Sprint(bucket)}, func(scan func(...any) error) error { return scan(&leased) }); err != nil || !leased {
+		sql := o.tables.In(`select exists (select from {lease}
+where bucket = $1::text::int and leased_until > clock_timestamp())`)
+		args := []any{fmt.Sprint(bucket)}
+		err := tx.Query(ctx, sql, args, func(scan func(...any) error) error { return scan(&leased) })
+		if err != nil || !leased {
 			return err
 		}
-		if sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
 			return fmt.Errorf("outbox: a relay still has bucket %d in work: %w", bucket, context.Cause(ctx))
 		}
 	}
 }
 
-// Edit changes the event of a row that is blocked, waits or was discarded, and has it sent: its topic, partition, value or headers. Its key must stay, since that is its place in
-// an order, and so must its id, by which consumers know it. The error wraps ErrInvalidEvent if it could not be sent.
+// Edit changes the event of a row that is blocked, waits or was discarded, and has it sent: its topic, partition,
+// value or headers. Its key must stay, since that is its place in an order, and so must its id, by which consumers
+// know it. The error wraps ErrInvalidEvent if it could not be sent.
 func (o *Operator) Edit(ctx context.Context, number int64, edit func(e *Event) error) error {
 	row, err := o.Show(ctx, number)
 	if err != nil {
@@ -193,13 +207,17 @@ func (o *Operator) Edit(ctx context.Context, number int64, edit func(e *Event) e
 			return 0, err
 		}
 		if e.ID != now.Event.ID || (e.Key == nil) != (now.Event.Key == nil) || !bytes.Equal(e.Key, now.Event.Key) {
-			return 0, fmt.Errorf("outbox: %w: its id and its key must stay as they are: discard it and write another event", ErrInvalidEvent)
+			return 0, fmt.Errorf("outbox: %w: its id and its key must stay as they are: discard it and write another event",
+				ErrInvalidEvent)
 		}
 		if err := e.validate(1 << 30); err != nil {
 			return 0, fmt.Errorf("outbox: %w", err)
 		}
-		n, err := tx.Exec(ctx, o.tables.in(`update {event} set topic = $1::text, payload = $2::bytea, headers = $3::bytea, partition = $5::text::int, status = 'PENDING', claims = 0, last_error = null
-where id = any($4::text::bigint[]) and status in ('PENDING', 'BLOCKED', 'DEAD')`), e.Topic, nullable(e.Value), EncodeHeaders(e.Headers), numbers([]int64{number}), partitionText(e.Partition))
+		sql := o.tables.In(`update {event} set topic = $1::text, payload = $2::bytea, headers = $3::bytea,
+  partition = $5::text::int, status = 'PENDING', claims = 0, last_error = null
+where id = any($4::text::bigint[]) and status in ('PENDING', 'BLOCKED', 'DEAD')`)
+		n, err := tx.Exec(ctx, sql, e.Topic, nullable(e.Value), EncodeHeaders(e.Headers),
+			outboxsql.BigintArray([]int64{number}), partitionText(e.Partition))
 		if err == nil && n == 0 {
 			err = fmt.Errorf("outbox: %w: number %d is %s now", ErrNoRow, number, now.State)
 		}
@@ -227,7 +245,7 @@ func nullable(b []byte) any {
 // Mode says how the table is sent, "" if no relay has run yet.
 func (o *Operator) Mode(ctx context.Context) (mode Mode, err error) {
 	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		return tx.Query(ctx, o.tables.in(`select mode from {mode}`), nil, func(scan func(...any) error) error {
+		return tx.Query(ctx, o.tables.In(`select mode from {mode}`), nil, func(scan func(...any) error) error {
 			var text string
 			err := scan(&text)
 			mode = Mode(text)
@@ -237,32 +255,37 @@ func (o *Operator) Mode(ctx context.Context) (mode Mode, err error) {
 	return mode, err
 }
 
-// SwitchMode changes how the table is sent. All relays must have been stopped: the error says which is still at work. What a two-phase
-// relay has left is sent again.
+// SwitchMode changes how the table is sent. All relays must have been stopped: the error says which is still at work.
+// What a two-phase relay has left is sent again.
 func (o *Operator) SwitchMode(ctx context.Context, to Mode) error {
 	if to != SinglePhase && to != TwoPhase {
 		return fmt.Errorf("outbox: there is no mode %q", to)
 	}
 	return o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		for bucket := range int64(Buckets) { // no single-phase relay has a batch in work
+		for bucket := range int64(outboxsql.Buckets) { // no single-phase relay has a batch in work
 			nothing := func(func(...any) error) error { return nil }
 			sql := `select pg_advisory_xact_lock(hashoid($1::text::regclass), $2::text::int)`
-			if err := tx.Query(ctx, sql, []any{o.tables.event, fmt.Sprint(bucket)}, nothing); err != nil {
+			if err := tx.Query(ctx, sql, []any{o.tables.Event, fmt.Sprint(bucket)}, nothing); err != nil {
 				return err
 			}
 		}
 		var owner string
-		sql := o.tables.in(`select owner from {lease} where leased_until > clock_timestamp() limit 1 for update`)
+		sql := o.tables.In(`select owner from {lease} where leased_until > clock_timestamp() limit 1 for update`)
 		if err := tx.Query(ctx, sql, nil, func(scan func(...any) error) error { return scan(&owner) }); err != nil {
 			return err
 		}
 		if owner != "" {
-			return fmt.Errorf("outbox: the relay %s is at work: stop all relays, and wait for the leases of those that were killed", owner)
+			return fmt.Errorf("outbox: the relay %s is at work: stop all relays, and wait for the leases of those that were killed",
+				owner)
 		}
-		if _, err := tx.Exec(ctx, o.tables.in(`update {event} set status = 'PENDING', claim_epoch = null, claimed_until = null where status = 'PUBLISHING'`)); err != nil {
+		sql = o.tables.In(`update {event} set status = 'PENDING', claim_epoch = null, claimed_until = null
+where status = 'PUBLISHING'`)
+		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, o.tables.in(`insert into {mode} (mode) values ($1::text) on conflict (only_row) do update set mode = excluded.mode`), string(to))
+		sql = o.tables.In(`insert into {mode} (mode) values ($1::text)
+on conflict (only_row) do update set mode = excluded.mode`)
+		_, err := tx.Exec(ctx, sql, string(to))
 		return err
 	})
 }

@@ -3,29 +3,29 @@ package outbox_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/internal/outboxsql"
+	"github.com/einmal-go/einmal/outbox/internal/tabletest"
 )
 
 func TestOperator(t *testing.T) {
 	t.Parallel()
-	for _, d := range drivers {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range tabletest.Drivers {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
-			write, db := d.open(t, f.url, nil)
+			f := tabletest.Open(t)
+			write, db := d.Open(t, f.URL, nil)
 			op := outbox.NewOperator(db, nil)
-			must(t, write(t.Context(), commit, strange...))
-			f.exec("update outbox_event set status = 'BLOCKED', attempts = 1, last_error = 'too large' where event_id in ('plain', 'none')")
+			must(t, write(t.Context(), tabletest.Commit, strange...))
+			f.MustExec("update outbox_event set status = 'BLOCKED', attempts = 1, last_error = 'too large' where event_id in ('plain', 'none')")
 
 			list, err := op.List(t.Context(), outbox.Filter{State: outbox.Blocked})
 			must(t, err)
-			if len(list) != 2 || list[0].Event.ID != "plain" || list[0].Event.Value != nil || list[0].LastError != "too large" || list[0].Attempts != 1 || time.Since(list[0].CreatedAt) > time.Minute {
+			if len(list) != 2 || list[0].Event.ID != "plain" || list[0].Event.Value != nil || list[0].LastError != "too large" ||
+				list[0].Attempts != 1 || time.Since(list[0].CreatedAt) > time.Minute {
 				t.Errorf("List() = %+v", list)
 			}
 			for i, want := range strange {
@@ -41,7 +41,8 @@ func TestOperator(t *testing.T) {
 			if n, err := op.Retry(t.Context(), outbox.Filter{Numbers: []int64{1}}); n != 1 || err != nil {
 				t.Errorf("Retry() = %d, %v", n, err)
 			}
-			if n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Blocked, Topic: "T"}, "it was a test"); n != 1 || err != nil {
+			if n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Blocked, Topic: "T"}, "it was a test"); n != 1 ||
+				err != nil {
 				t.Errorf("Discard() = %d, %v", n, err)
 			}
 			if _, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Blocked}, " "); err == nil {
@@ -53,7 +54,8 @@ func TestOperator(t *testing.T) {
 			if _, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Published}); err == nil {
 				t.Error("a retry of what was sent")
 			}
-			if s := value[string](f, "select string_agg(status || ' ' || attempts || ' ' || coalesce(last_error, '-'), ', ' order by id) from outbox_event where id in (1, 3)"); s != "PENDING 1 -, DEAD 1 it was a test" {
+			if s := tabletest.Value[string](f,
+				"select string_agg(status || ' ' || attempts || ' ' || coalesce(last_error, '-'), ', ' order by id) from outbox_event where id in (1, 3)"); s != "PENDING 1 -, DEAD 1 it was a test" {
 				t.Error(s)
 			}
 		})
@@ -62,21 +64,22 @@ func TestOperator(t *testing.T) {
 
 func TestEdit(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	write, db := drivers[0].open(t, f.url, nil)
+	f := tabletest.Open(t)
+	write, db := tabletest.Drivers[0].Open(t, f.URL, nil)
 	op := outbox.NewOperator(db, nil)
-	must(t, write(t.Context(), commit, strange[0]))
-	f.exec("update outbox_event set status = 'BLOCKED', last_error = 'x', claims = 3")
+	must(t, write(t.Context(), tabletest.Commit, strange[0]))
+	f.MustExec("update outbox_event set status = 'BLOCKED', last_error = 'x', claims = 3")
 	must(t, op.Edit(t.Context(), 1, func(e *outbox.Event) error {
 		e.Topic, e.Value, e.Headers, e.Partition = "other", nil, []outbox.Header{{Key: "edited"}}, new(int32(7))
 		return nil
 	}))
 	row, err := op.Show(t.Context(), 1)
 	must(t, err)
-	if want := (outbox.Event{ID: "plain", Topic: "other", Key: []byte("k"), Headers: []outbox.Header{{Key: "edited"}}, Partition: new(int32(7))}); !same(row.Event, want) || row.State != outbox.Pending || row.LastError != "" {
+	if want := (outbox.Event{ID: "plain", Topic: "other", Key: []byte("k"), Headers: []outbox.Header{{Key: "edited"}},
+		Partition: new(int32(7))}); !same(row.Event, want) || row.State != outbox.Pending || row.LastError != "" {
 		t.Errorf("%+v", row)
 	}
-	if n := value[int](f, "select claims from outbox_event"); n != 0 { // with which two-phase relays would take it for what kills them
+	if n := tabletest.Value[int](f, "select claims from outbox_event"); n != 0 { // with which two-phase relays would take it for what kills them
 		t.Errorf("%d claims are left", n)
 	}
 	for name, edit := range map[string]func(e *outbox.Event) error{
@@ -89,52 +92,26 @@ func TestEdit(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f.exec("update outbox_event set status = 'PUBLISHED'")
+	f.MustExec("update outbox_event set status = 'PUBLISHED'")
 	if err := op.Edit(t.Context(), 1, func(*outbox.Event) error { return nil }); !errors.Is(err, outbox.ErrNoRow) {
 		t.Errorf("an edit of what was sent: %v", err)
-	}
-}
-
-// An operator waits until nothing of the bucket is on its way, in both modes.
-func TestOperatorTakesTheLock(t *testing.T) {
-	t.Parallel()
-	for _, mode := range modes {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 1)
-			b.insert("1", "2")
-			op := outbox.NewOperator(b.db, nil)
-			slow, sent := slowly(b.b, 2*time.Second), make(chan struct{}, 10)
-			b.b.Fake.ControlKey(0, func(req kmsg.Request) (kmsg.Response, error, bool) {
-				sent <- struct{}{}
-				return slow(req)
-			})
-			start(t, b.config(mode))
-			<-sent
-			b.insert("3") // which waits behind them
-			n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Pending}, "too late")
-			must(t, err)
-			if left := b.rows("event_id <> '3'"); n != 1 || left != 0 {
-				t.Errorf("%d rows were discarded while %d were on their way", n, left)
-			}
-			if got := b.topicHas(); got != "1 2" {
-				t.Errorf("the topic has %s", got)
-			}
-		})
 	}
 }
 
 // What somebody else decides about a row while an operator's function waits for its bucket stays as it is.
 func TestOperatorSparesWhatOthersDecided(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	_, db := drivers[0].open(t, f.url, nil)
-	f.exec("insert into outbox_event (event_id, topic, status) values ('1', 't', 'BLOCKED')")
-	op := outbox.NewOperator(deciding{db, func() { f.exec("update outbox_event set status = 'DEAD', last_error = 'ann: no' where event_id = '1'") }}, nil)
+	f := tabletest.Open(t)
+	_, db := tabletest.Drivers[0].Open(t, f.URL, nil)
+	f.MustExec("insert into outbox_event (event_id, topic, status) values ('1', 't', 'BLOCKED')")
+	op := outbox.NewOperator(deciding{db, func() {
+		f.MustExec("update outbox_event set status = 'DEAD', last_error = 'ann: no' where event_id = '1'")
+	}}, nil)
 	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Blocked}); n != 0 || err != nil {
 		t.Errorf("Retry() = %d, %v", n, err)
 	}
-	if n := value[int](f, "select count(*)::int from outbox_event where status = 'DEAD' and last_error = 'ann: no'"); n != 1 {
+	if n := tabletest.Value[int](f,
+		"select count(*)::int from outbox_event where status = 'DEAD' and last_error = 'ann: no'"); n != 1 {
 		t.Error("it is not as it was decided")
 	}
 }
@@ -159,111 +136,47 @@ func (t decidingTx) Exec(ctx context.Context, sql string, args ...any) (int64, e
 	return t.Tx.Exec(ctx, sql, args...)
 }
 
-func TestSwitchMode(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	op := outbox.NewOperator(b.db, nil)
-	run := func(mode outbox.Mode) {
-		r, err := outbox.New(b.config(mode))
-		must(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- r.Run(ctx) }()
-		eventually(t, "all are sent", func() bool { return b.rows("true") == 0 && r.Status().Running })
-		cancel()
-		must(t, <-ended)
-	}
-	b.insert("1")
-	run(outbox.TwoPhase)
-	b.insert("2")
-	b.exec("update outbox_event set status = 'PUBLISHING', claim_epoch = 9, claimed_until = clock_timestamp()")
-	b.exec("update outbox_lease set owner = 'alive', leased_until = clock_timestamp() + interval '1 hour' where bucket = 5")
-	if err := op.SwitchMode(t.Context(), outbox.SinglePhase); err == nil || !strings.Contains(err.Error(), "alive is at work") {
-		t.Errorf("SwitchMode() = %v", err)
-	}
-	b.exec("update outbox_lease set leased_until = clock_timestamp()")
-	must(t, op.SwitchMode(t.Context(), outbox.SinglePhase))
-	run(outbox.SinglePhase)
-	b.insert("3")
-	batch, err := b.Begin(t.Context()) // a single-phase relay's
-	must(t, err)
-	_, err = batch.Exec(t.Context(), "select pg_advisory_xact_lock(hashoid('outbox_event'::regclass), 5)")
-	must(t, err)
-	short, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer stop()
-	if err := op.SwitchMode(short, outbox.TwoPhase); err == nil {
-		t.Error("the mode was switched while a batch is on its way")
-	}
-	must(t, batch.Rollback(t.Context()))
-	must(t, op.SwitchMode(t.Context(), outbox.TwoPhase))
-	run(outbox.TwoPhase)
-	if got := b.topicHas(); got != "1 2 3" {
-		t.Error(got)
-	}
-	if err := op.SwitchMode(t.Context(), "other"); err == nil {
-		t.Error("an unknown mode")
-	}
-}
-
-// A relay that runs while the mode is switched under it sends nothing more, and ends.
-func TestModeSwitchedUnderARelay(t *testing.T) {
-	t.Parallel()
-	for _, mode := range modes {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 1)
-			r, err := outbox.New(b.config(mode))
-			must(t, err)
-			ended := make(chan error, 1)
-			go func() { ended <- r.Run(t.Context()) }()
-			eventually(t, "it runs", func() bool { return r.Status().Running && !r.Status().Seen.IsZero() })
-			b.exec("update outbox_mode set mode = case mode when 'two-phase' then 'single-phase' else 'two-phase' end")
-			b.insert("1")
-			if err := <-ended; !errors.Is(err, outbox.ErrOtherMode) {
-				t.Errorf("Run() = %v", err)
-			}
-			if b.rows("status = 'PENDING' and claims = 0") != 1 || b.topicHas() != "" {
-				t.Error("it has sent")
-			}
-		})
-	}
-}
-
 // A filter without states takes what failed, and nothing that is well or that a person has decided.
 func TestOperatorTakesWhatFailed(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	_, db := drivers[0].open(t, f.url, nil)
+	f := tabletest.Open(t)
+	_, db := tabletest.Drivers[0].Open(t, f.URL, nil)
 	op := outbox.NewOperator(db, nil)
 	fill := func() {
-		f.exec("truncate outbox_event")
-		f.exec("insert into outbox_event (event_id, topic, status, last_error) select s, 't', s, 'ann: ' || s from unnest(array['PENDING', 'PUBLISHING', 'PUBLISHED', 'BLOCKED', 'DEAD']) s")
+		f.MustExec("truncate outbox_event")
+		f.MustExec("insert into outbox_event (event_id, topic, status, last_error) select s, 't', s, 'ann: ' || s from unnest(array['PENDING', 'PUBLISHING', 'PUBLISHED', 'BLOCKED', 'DEAD']) s")
 	}
 	became := func() string {
-		return value[string](f, "select string_agg(event_id || ' ' || status, ', ' order by event_id) from outbox_event where status <> event_id")
+		return tabletest.Value[string](f,
+			"select string_agg(event_id || ' ' || status, ', ' order by event_id) from outbox_event where status <> event_id")
 	}
 	fill()
-	if n, err := op.Discard(t.Context(), outbox.Filter{Topic: "t"}, "bob"); n != 1 || err != nil || became() != "BLOCKED DEAD" {
+	if n, err := op.Discard(t.Context(), outbox.Filter{Topic: "t"}, "bob"); n != 1 || err != nil ||
+		became() != "BLOCKED DEAD" {
 		t.Errorf("Discard() = %d, %v: %s", n, err, became())
 	}
 	fill()
 	if n, err := op.Retry(t.Context(), outbox.Filter{Topic: "t"}); n != 1 || err != nil || became() != "BLOCKED PENDING" {
 		t.Errorf("Retry() = %d, %v: %s", n, err, became())
 	}
-	if reason := value[string](f, "select last_error from outbox_event where event_id = 'DEAD'"); reason != "ann: DEAD" {
+	if reason := tabletest.Value[string](f,
+		"select last_error from outbox_event where event_id = 'DEAD'"); reason != "ann: DEAD" {
 		t.Errorf("the reason is %q", reason)
 	}
 	fill()
-	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Dead}); n != 1 || err != nil || became() != "DEAD PENDING" {
+	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Dead}); n != 1 || err != nil ||
+		became() != "DEAD PENDING" {
 		t.Errorf("Retry() = %d, %v: %s", n, err, became())
 	}
 	fill()
-	if n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Pending}, "bob"); n != 1 || err != nil || became() != "PENDING DEAD" {
+	if n, err := op.Discard(t.Context(), outbox.Filter{State: outbox.Pending}, "bob"); n != 1 || err != nil ||
+		became() != "PENDING DEAD" {
 		t.Errorf("Discard() = %d, %v: %s", n, err, became())
 	}
 	for _, c := range []outbox.Change{outbox.ToRetry, outbox.ToDiscard} {
 		groups, err := op.Preview(t.Context(), c, outbox.Filter{Topic: "t"})
-		if err != nil || len(groups) != 1 || groups[0].State != outbox.Blocked || groups[0].Rows != 1 || groups[0].Topic != "t" {
+		if err != nil || len(groups) != 1 || groups[0].State != outbox.Blocked || groups[0].Rows != 1 ||
+			groups[0].Topic != "t" {
 			t.Errorf("Preview(%s) = %+v, %v", c, groups, err)
 		}
 	}
@@ -272,23 +185,37 @@ func TestOperatorTakesWhatFailed(t *testing.T) {
 	}
 }
 
-// Of however many rows, all are changed, or as many as Limit says, the first ones; and what comes meanwhile is left alone.
+// Of however many rows, all are changed, or as many as Limit says, the first ones; and what comes meanwhile is left
+// alone.
 func TestOperatorChangesAll(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	_, db := drivers[0].open(t, f.url, nil)
+	f := tabletest.Open(t)
+	_, db := tabletest.Drivers[0].Open(t, f.URL, nil)
 	const rows = 12_345
-	f.exec("insert into outbox_event (event_id, topic, partition_key, status) select n::text, 't', (n % 100)::text::bytea, 'BLOCKED' from generate_series(1, $1::int) n", rows)
+	f.MustExec("insert into outbox_event (event_id, topic, partition_key, status) select n::text, 't', (n % 100)::text::bytea, 'BLOCKED' from generate_series(1, $1::int) n", rows)
 	var told []int64
-	op := outbox.NewOperator(db, nil).WithProgress(func(n int64) { told = append(told, n) })
+	var meanwhile string
+	op := outbox.NewOperator(db, nil).WithProgress(func(n int64) {
+		told = append(told, n)
+		if meanwhile != "" {
+			f.MustExec(meanwhile)
+			meanwhile = ""
+		}
+	})
 	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Blocked, Limit: 7000}); n != 7000 || err != nil {
 		t.Fatalf("Retry() = %d, %v", n, err)
 	}
-	if n := value[int](f, "select count(*) from outbox_event where status = 'PENDING' and id <= 7000"); n != 7000 {
+	if n := tabletest.Value[int](f,
+		"select count(*) from outbox_event where status = 'PENDING' and id <= 7000"); n != 7000 {
 		t.Errorf("%d of the first 7000 are sent again", n)
 	}
+	meanwhile = "insert into outbox_event (event_id, topic, partition_key, status) values ('late', 't', 'k', 'BLOCKED')"
 	if n, err := op.Retry(t.Context(), outbox.Filter{State: outbox.Blocked}); n != rows-7000 || err != nil {
 		t.Fatalf("Retry() = %d, %v", n, err)
+	}
+	if n := tabletest.Value[int](f,
+		"select count(*) from outbox_event where event_id = 'late' and status = 'BLOCKED'"); n != 1 {
+		t.Error("what has come meanwhile was changed too")
 	}
 	if len(told) < 4 || told[len(told)-1] != rows-7000 {
 		t.Errorf("it has told %d times", len(told))
@@ -337,10 +264,11 @@ func (t brokenTx) Query(ctx context.Context, sql string, args []any, row func(sc
 // Whichever statement of an operator's function fails: its error is told. What is one transaction changes nothing then.
 func TestOperatorTellsEveryFailure(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, 1)
-	b.insert("1")
-	b.exec("update outbox_event set status = 'BLOCKED', last_error = 'as it was'")
-	number := value[int64](b.fixture, "select id from outbox_event")
+	f := tabletest.Open(t)
+	write, database := tabletest.Drivers[0].Open(t, f.URL, nil)
+	must(t, write(t.Context(), tabletest.Commit, outbox.Event{ID: "1", Topic: "t", Key: []byte("k")}))
+	f.MustExec("update outbox_event set status = 'BLOCKED', last_error = 'as it was'")
+	number := tabletest.Value[int64](f, "select id from outbox_event")
 	for name, call := range map[string]func(ctx context.Context, o *outbox.Operator) error{
 		"List": func(ctx context.Context, o *outbox.Operator) error {
 			_, err := o.List(ctx, outbox.Filter{})
@@ -365,14 +293,14 @@ func TestOperatorTellsEveryFailure(t *testing.T) {
 		},
 		"SwitchMode": func(ctx context.Context, o *outbox.Operator) error { return o.SwitchMode(ctx, outbox.TwoPhase) },
 	} {
-		db := &broken{Database: b.db}
+		db := &broken{Database: database}
 		for ; ; db.at++ {
 			if name == "SwitchMode" && db.at == 2 {
-				db.at = outbox.Buckets - 1 // it locks one bucket after the other
+				db.at = outboxsql.Buckets - 1 // it locks one bucket after the other
 			}
 			db.seen = 0
-			b.exec("update outbox_event set status = 'BLOCKED', last_error = 'as it was', payload = null")
-			b.exec("delete from outbox_mode")
+			f.MustExec("update outbox_event set status = 'BLOCKED', last_error = 'as it was', payload = null")
+			f.MustExec("delete from outbox_mode")
 			err := call(t.Context(), outbox.NewOperator(db, nil))
 			if db.seen <= db.at { // it has no more statements
 				if err != nil {
@@ -384,7 +312,8 @@ func TestOperatorTellsEveryFailure(t *testing.T) {
 				t.Errorf("%s: statement %d fails: %v", name, db.at, err)
 			}
 			batches := name == "Retry" || name == "Discard" // which look for more when the row is changed
-			if n := b.rows("status = 'BLOCKED' and last_error = 'as it was' and payload is null"); n != 1 && !batches {
+			if n := tabletest.Value[int](f,
+				"select count(*) from outbox_event where status = 'BLOCKED' and last_error = 'as it was' and payload is null"); n != 1 && !batches {
 				t.Errorf("%s: statement %d fails, and the row is changed", name, db.at)
 			}
 		}
@@ -397,14 +326,16 @@ func TestOperatorTellsEveryFailure(t *testing.T) {
 // What the function of an Edit refuses is not edited.
 func TestEditThatIsRefused(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, 1)
-	b.insert("1")
-	number := value[int64](b.fixture, "select id from outbox_event")
-	err := outbox.NewOperator(b.db, nil).Edit(t.Context(), number, func(e *outbox.Event) error {
+	f := tabletest.Open(t)
+	write, db := tabletest.Drivers[0].Open(t, f.URL, nil)
+	must(t, write(t.Context(), tabletest.Commit, outbox.Event{ID: "1", Topic: "t", Key: []byte("k")}))
+	number := tabletest.Value[int64](f, "select id from outbox_event")
+	err := outbox.NewOperator(db, nil).Edit(t.Context(), number, func(e *outbox.Event) error {
 		e.Value = []byte("new")
 		return errBroken
 	})
-	if !errors.Is(err, errBroken) || b.rows("payload is null") != 1 {
-		t.Errorf("Edit() = %v, %d rows are as they were", err, b.rows("payload is null"))
+	if n := tabletest.Value[int](f, "select count(*) from outbox_event where payload is null"); !errors.Is(err,
+		errBroken) || n != 1 {
+		t.Errorf("Edit() = %v, %d rows are as they were", err, n)
 	}
 }

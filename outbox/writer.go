@@ -3,14 +3,12 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/einmal-go/einmal/internal/sqltable"
+	"github.com/einmal-go/einmal/outbox/internal/outboxsql"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -22,18 +20,19 @@ type WriterConfig struct {
 	// MaxBytes is the largest record that Write accepts, in bytes. Defaults to DefaultMaxBytes.
 	MaxBytes int
 
-	// LockKeys takes a lock per key until the end of the transaction, before the rows get their numbers. Set it where nothing
-	// else serialises the writers of a key: without it, two transactions that write events of one key at once may commit in
-	// another order than the one in which their events are sent. A writer that updates, or locks, the row of the
-	// entity before it writes the event needs no other lock. The keys of one Write are locked in one order; two Writes in
-	// one transaction can deadlock with another transaction's, which PostgreSQL ends with an error.
+	// LockKeys takes a lock per key until the end of the transaction, before the rows get their numbers. Set it where
+	// nothing else serialises the writers of a key: without it, two transactions that write events of one key at once
+	// may commit in another order than the one in which their events are sent. A writer that updates, or locks, the
+	// row of the entity before it writes the event needs no other lock. The keys of one Write are locked in one
+	// order; two Writes in one transaction can deadlock with another transaction's, which PostgreSQL ends with an
+	// error.
 	LockKeys bool
 }
 
-// Writer makes the statement of a Write. It is for the writers of drivers: use pgxoutbox, sqloutbox or bunoutbox. It is safe
-// for concurrent use.
+// Writer makes the statement of a Write. It is for the writers of drivers: use pgxoutbox, sqloutbox or bunoutbox. It
+// is safe for concurrent use.
 type Writer struct {
-	tables   tables
+	tables   outboxsql.Tables
 	located  atomic.Pointer[string] // the table with its schema, in SQL
 	place    sqltable.Place
 	bare     string // the table's name in the catalogue; empty if the configuration names its schema
@@ -46,21 +45,21 @@ func NewWriter(cfg *WriterConfig) *Writer {
 	if cfg == nil {
 		cfg = &WriterConfig{}
 	}
-	w := &Writer{tables: newTables(cfg.Tables), maxBytes: cfg.MaxBytes, lockKeys: cfg.LockKeys}
+	w := &Writer{tables: outboxsql.NewTables(cfg.Tables), maxBytes: cfg.MaxBytes, lockKeys: cfg.LockKeys}
 	if w.maxBytes <= 0 {
 		w.maxBytes = DefaultMaxBytes
 	}
 	switch {
 	case cfg.Tables == nil:
-		w.bare = eventTable
+		w.bare = outboxsql.EventTable
 	case cfg.Tables.Schema == "":
-		w.bare = cmp.Or(cfg.Tables.Tables[eventTable], eventTable)
+		w.bare = cmp.Or(cfg.Tables.Tables[outboxsql.EventTable], outboxsql.EventTable)
 	}
 	return w
 }
 
-// Locate finds the table, if it is not known, by a query in the transaction: what functions leave in their sessions changes nothing from
-// then on. A table that is not there is left to the statement.
+// Locate finds the table, if it is not known, by a query in the transaction: what functions leave in their sessions
+// changes nothing from then on. A table that is not there is left to the statement.
 func (w *Writer) Locate(ctx context.Context, ask schema.Query) error {
 	if w.bare == "" || w.located.Load() != nil {
 		return nil
@@ -78,7 +77,8 @@ func (w *Writer) Locate(ctx context.Context, ask schema.Query) error {
 }
 
 // ErrSwallowed is returned where an event was written and is not in the table.
-var ErrSwallowed = errors.New("outbox: an event is not in the table: a trigger or a rule swallows what is inserted: remove it")
+var ErrSwallowed = errors.New("outbox: an event is not in the table: " +
+	"a trigger or a rule swallows what is inserted: remove it")
 
 // Written reports whether all events are in the table, after the statement has said that it inserted rows of them.
 func (w *Writer) Written(rows int64, events []Event) error {
@@ -97,8 +97,8 @@ const (
 	NativeArrays               // as []string, [][]byte and []*int32: pgx can
 )
 
-// Statement validates the events and returns the one statement that inserts them, and its arguments. Without events it returns "".
-// The error wraps ErrInvalidEvent, and says which event is wrong.
+// Statement validates the events and returns the one statement that inserts them, and its arguments. Without events
+// it returns "". The error wraps ErrInvalidEvent, and says which event is wrong.
 func (w *Writer) Statement(ctx context.Context, events []Event, arrays Arrays) (sql string, args []any, err error) {
 	if len(events) == 0 {
 		return "", nil, nil
@@ -121,81 +121,31 @@ func (w *Writer) Statement(ctx context.Context, events []Event, arrays Arrays) (
 	if arrays == NativeArrays {
 		return w.sql(""), []any{ids, topics, keys, values, headers, partitions}, nil
 	}
-	return w.sql("::text"), []any{textArray(ids), textArray(topics), byteArray(keys), byteArray(values), byteArray(headers), numberArray(partitions)}, nil
+	return w.sql("::text"), []any{
+		outboxsql.TextArray(ids), outboxsql.TextArray(topics), outboxsql.ByteaArray(keys), outboxsql.ByteaArray(values),
+		outboxsql.ByteaArray(headers), outboxsql.IntArray(partitions),
+	}, nil
 }
 
 // sql is the statement. The rows get their numbers in the order of the events, and after the locks.
 func (w *Writer) sql(cast string) string {
-	table := w.tables.event
+	table := w.tables.Event
 	if found := w.located.Load(); found != nil {
 		table = *found
 	}
 	text := `insert into ` + table + ` (event_id, topic, partition_key, payload, headers, partition)
 select e.event_id, e.topic, e.partition_key, e.payload, e.headers, e.partition
-from unnest($1` + cast + `::text[], $2` + cast + `::text[], $3` + cast + `::bytea[], $4` + cast + `::bytea[], $5` + cast + `::bytea[], $6` + cast + `::int[])
+from unnest($1` + cast + `::text[], $2` + cast + `::text[], $3` + cast + `::bytea[], $4` + cast + `::bytea[],
+    $5` + cast + `::bytea[], $6` + cast + `::int[])
   with ordinality as e (event_id, topic, partition_key, payload, headers, partition, place)`
 	if w.lockKeys {
 		text = `with locked as materialized (
-  select pg_advisory_xact_lock(key) from (select distinct hashtextextended(k.topic || chr(31) || encode(k.partition_key, 'hex'), 9) as key
-    from unnest($2` + cast + `::text[], $3` + cast + `::bytea[]) as k (topic, partition_key) where k.partition_key is not null order by key) as keys)
+  select pg_advisory_xact_lock(key) from (
+    select distinct hashtextextended(k.topic || chr(31) || encode(k.partition_key, 'hex'), 9) as key
+    from unnest($2` + cast + `::text[], $3` + cast + `::bytea[]) as k (topic, partition_key)
+    where k.partition_key is not null order by key) as keys)
 ` + text + `
 where (select count(*) from locked) >= 0`
 	}
 	return text + "\norder by e.place"
-}
-
-// textArray is PostgreSQL's text of a text[].
-func textArray(list []string) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, s := range list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('"')
-		b.WriteString(quoted.Replace(s))
-		b.WriteByte('"')
-	}
-	b.WriteByte('}')
-	return b.String()
-}
-
-var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// byteArray is PostgreSQL's text of a bytea[]; nil is null.
-func byteArray(list [][]byte) string {
-	size := 2
-	for _, b := range list {
-		size += 2*len(b) + 8
-	}
-	text := append(make([]byte, 0, size), '{')
-	for i, b := range list {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		if b == nil {
-			text = append(text, "NULL"...)
-			continue
-		}
-		text = append(text, `"\\x`...)
-		text = hex.AppendEncode(text, b)
-		text = append(text, '"')
-	}
-	return string(append(text, '}'))
-}
-
-// numberArray is PostgreSQL's text of an int[]; nil is null.
-func numberArray(list []*int32) string {
-	text := append(make([]byte, 0, 2+5*len(list)), '{')
-	for i, n := range list {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		if n == nil {
-			text = append(text, "NULL"...)
-			continue
-		}
-		text = strconv.AppendInt(text, int64(*n), 10)
-	}
-	return string(append(text, '}'))
 }

@@ -16,27 +16,33 @@ import (
 
 	"github.com/einmal-go/einmal/internal/fuzztest"
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/internal/outboxsql"
+	"github.com/einmal-go/einmal/outbox/internal/tabletest"
 	"github.com/einmal-go/einmal/schema"
 )
 
 // strange are events of which every byte must arrive.
 var strange = []outbox.Event{
-	{ID: "plain", Topic: "t", Key: []byte("k"), Value: []byte("v"), Headers: []outbox.Header{{Key: "b", Value: []byte("1")}, {Key: "a", Value: []byte("2")}, {Key: "b", Value: []byte("3")}}},
-	{ID: `quotes " ' \ {} , NULL`, Topic: "t.a-b_c", Key: []byte{}, Value: []byte{}, Headers: []outbox.Header{{Key: "null", Value: nil}, {Key: "empty", Value: []byte{}}}},
+	{ID: "plain", Topic: "t", Key: []byte("k"), Value: []byte("v"),
+		Headers: []outbox.Header{{Key: "b", Value: []byte("1")}, {Key: "a", Value: []byte("2")},
+			{Key: "b", Value: []byte("3")}}},
+	{ID: `quotes " ' \ {} , NULL`, Topic: "t.a-b_c", Key: []byte{}, Value: []byte{},
+		Headers: []outbox.Header{{Key: "null", Value: nil}, {Key: "empty", Value: []byte{}}}},
 	{ID: "none", Topic: "T", Partition: new(int32)},
-	{ID: "bytes ä\u20ac", Topic: "t", Key: []byte{0, 255, '"', '\\', '{'}, Value: []byte("\x00\\x\xff{\"a\":\"a\",\"a\":1}")},
+	{ID: "bytes ä\u20ac", Topic: "t", Key: []byte{0, 255, '"', '\\', '{'},
+		Value: []byte("\x00\\x\xff{\"a\":\"a\",\"a\":1}")},
 	{ID: "null", Topic: "t", Key: []byte("NULL"), Value: []byte("NULL"), Partition: new(int32(math.MaxInt32))},
 }
 
 // Every byte comes back, by each driver, through the relay's Database too; what is null and what is empty stays so.
 func TestWriteKeepsEveryByte(t *testing.T) {
 	t.Parallel()
-	for _, d := range drivers {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range tabletest.Drivers {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
-			write, db := d.open(t, f.url, nil)
-			must(t, write(t.Context(), commit, strange...))
+			f := tabletest.Open(t)
+			write, db := d.Open(t, f.URL, nil)
+			must(t, write(t.Context(), tabletest.Commit, strange...))
 			got := stored(t, db, "outbox_event")
 			if len(got) != len(strange) {
 				t.Fatalf("%d rows, want %d", len(got), len(strange))
@@ -54,7 +60,8 @@ func TestWriteKeepsEveryByte(t *testing.T) {
 func stored(t *testing.T, db outbox.Database, table string) (events []outbox.Event) {
 	t.Helper()
 	must(t, db.InTx(t.Context(), func(ctx context.Context, tx outbox.Tx) error {
-		return tx.Query(ctx, "select event_id, topic, partition_key, partition::bigint, payload, headers from "+table+" order by id", nil, func(scan func(...any) error) error {
+		return tx.Query(ctx, "select event_id, topic, partition_key, partition::bigint, payload, headers from "+table+
+			" order by id", nil, func(scan func(...any) error) error {
 			var e outbox.Event
 			var headers []byte
 			var partition *int64
@@ -80,22 +87,25 @@ func same(a, b outbox.Event) bool {
 		return false
 	}
 	return a.ID == b.ID && a.Topic == b.Topic && sameBytes(a.Key, b.Key) && sameBytes(a.Value, b.Value) &&
-		slices.EqualFunc(a.Headers, b.Headers, func(x, y outbox.Header) bool { return x.Key == y.Key && sameBytes(x.Value, y.Value) })
+		slices.EqualFunc(a.Headers, b.Headers, func(x, y outbox.Header) bool {
+			return x.Key == y.Key &&
+				sameBytes(x.Value, y.Value)
+		})
 }
 
 func TestWriteBelongsToTheTransaction(t *testing.T) {
 	t.Parallel()
-	for _, d := range drivers {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range tabletest.Drivers {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
-			write, _ := d.open(t, f.url, nil)
+			f := tabletest.Open(t)
+			write, _ := d.Open(t, f.URL, nil)
 			no := errors.New("no")
 			if err := write(t.Context(), func() error { return no }, strange...); !errors.Is(err, no) {
 				t.Fatal(err)
 			}
-			must(t, write(t.Context(), commit)) // no events
-			if n := value[int](f, "select count(*) from outbox_event"); n != 0 {
+			must(t, write(t.Context(), tabletest.Commit)) // no events
+			if n := tabletest.Value[int](f, "select count(*) from outbox_event"); n != 0 {
 				t.Errorf("%d rows of a transaction that was rolled back", n)
 			}
 		})
@@ -105,16 +115,16 @@ func TestWriteBelongsToTheTransaction(t *testing.T) {
 // A Write is one statement, and its rows are numbered in the order of its events.
 func TestWriteIsOneStatement(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	f.exec(`create table seen (n int); create function see() returns trigger language plpgsql as 'begin insert into seen values (1); return null; end';
+	f := tabletest.Open(t)
+	f.MustExec(`create table seen (n int); create function see() returns trigger language plpgsql as 'begin insert into seen values (1); return null; end';
 		create trigger see after insert on outbox_event for each statement execute function see()`)
-	write, db := drivers[0].open(t, f.url, &outbox.WriterConfig{LockKeys: true})
+	write, db := tabletest.Drivers[0].Open(t, f.URL, &outbox.WriterConfig{LockKeys: true})
 	var events []outbox.Event
 	for i := range 3000 {
 		events = append(events, outbox.Event{ID: fmt.Sprint(i), Topic: "t", Key: []byte(fmt.Sprint(i % 7))})
 	}
-	must(t, write(t.Context(), commit, events...))
-	if n := value[int](f, "select count(*) from seen"); n != 1 {
+	must(t, write(t.Context(), tabletest.Commit, events...))
+	if n := tabletest.Value[int](f, "select count(*) from seen"); n != 1 {
 		t.Errorf("%d statements", n)
 	}
 	for i, e := range stored(t, db, "outbox_event") {
@@ -126,20 +136,22 @@ func TestWriteIsOneStatement(t *testing.T) {
 
 func TestDefaultID(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	write, db := drivers[0].open(t, f.url, nil)
-	must(t, write(t.Context(), commit, outbox.Event{Topic: "t"}, outbox.Event{Topic: "t"}))
+	f := tabletest.Open(t)
+	write, db := tabletest.Drivers[0].Open(t, f.URL, nil)
+	must(t, write(t.Context(), tabletest.Commit, outbox.Event{Topic: "t"}, outbox.Event{Topic: "t"}))
 	got := stored(t, db, "outbox_event")
 	version7 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	if got[0].ID == got[1].ID || !version7.MatchString(got[0].ID) {
 		t.Errorf("ids %q and %q", got[0].ID, got[1].ID)
 	}
-	if age := value[float64](f, `select extract(epoch from clock_timestamp())::float8 - ('x' || substr(replace(event_id, '-', ''), 1, 12))::bit(48)::bigint / 1000.0 from outbox_event limit 1`); age < -5 || age > 60 {
+	if age := tabletest.Value[float64](f,
+		`select extract(epoch from clock_timestamp())::float8 - ('x' || substr(replace(event_id, '-', ''), 1, 12))::bit(48)::bigint / 1000.0 from outbox_event limit 1`); age < -5 || age > 60 {
 		t.Errorf("the time in the id is %v s ago", age)
 	}
 }
 
-// Refused events leave nothing behind, and the transaction usable. The error tells what to do, and nothing of the event.
+// Refused events leave nothing behind, and the transaction usable. The error tells what to do, and nothing of the
+// event.
 func TestWriteRefuses(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret"
@@ -149,7 +161,8 @@ func TestWriteRefuses(t *testing.T) {
 		many[i].Key = "h"
 	}
 	for want, e := range map[string]outbox.Event{
-		"at most 1000000 are allowed":          {Topic: "t", Value: append([]byte(secret), make([]byte, outbox.DefaultMaxBytes)...)},
+		"at most 1000000 are allowed": {Topic: "t",
+			Value: append([]byte(secret), make([]byte, outbox.DefaultMaxBytes)...)},
 		"at most 1000 are allowed":             {Topic: "t", Headers: many},
 		`"" is not the name of a topic`:        {},
 		`"a b" is not the name of a topic`:     {Topic: "a b"},
@@ -161,17 +174,20 @@ func TestWriteRefuses(t *testing.T) {
 		"the id is not UTF-8":                  {Topic: "t", ID: secret + "\xff"},
 		"header 1 has no name":                 {Topic: "t", Headers: []outbox.Header{{Value: []byte(secret)}}},
 		"the name of header 1 is not UTF-8":    {Topic: "t", Headers: []outbox.Header{{Key: secret + "\xff"}}},
-		"set Event.ID":                         {Topic: "t", Headers: []outbox.Header{{Key: "event-id", Value: []byte(secret)}}},
+		"set Event.ID": {Topic: "t",
+			Headers: []outbox.Header{{Key: "event-id", Value: []byte(secret)}}},
 	} {
 		_, _, err := outbox.NewWriter(nil).Statement(t.Context(), []outbox.Event{valid, e}, outbox.TextArrays)
-		if !errors.Is(err, outbox.ErrInvalidEvent) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "event 2 of 2") {
+		if !errors.Is(err, outbox.ErrInvalidEvent) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "event 2 of 2") {
 			t.Errorf("%v, want %q", err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), secret) {
 			t.Errorf("it repeats the event: %v", err)
 		}
 	}
-	if _, _, err := outbox.NewWriter(&outbox.WriterConfig{MaxBytes: 2e6}).Statement(t.Context(), []outbox.Event{{Topic: "t", Value: make([]byte, 1.5e6)}}, outbox.TextArrays); err != nil {
+	if _, _, err := outbox.NewWriter(&outbox.WriterConfig{MaxBytes: 2e6}).Statement(t.Context(),
+		[]outbox.Event{{Topic: "t", Value: make([]byte, 1.5e6)}}, outbox.TextArrays); err != nil {
 		t.Error(err)
 	}
 }
@@ -179,15 +195,18 @@ func TestWriteRefuses(t *testing.T) {
 // The trace context of Write's ctx goes into the headers, unless the event has one.
 func TestWriteKeepsTheTrace(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	write, db := drivers[0].open(t, f.url, nil)
-	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	f := tabletest.Open(t)
+	write, db := tabletest.Drivers[0].Open(t, f.URL, nil)
+	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+		TraceFlags: trace.FlagsSampled})
 	ctx := trace.ContextWithSpanContext(t.Context(), sc)
 	own := []outbox.Header{{Key: "traceparent", Value: []byte("mine")}}
 	shared := append(make([]outbox.Header, 0, 10), outbox.Header{Key: "a"})
-	must(t, write(ctx, commit, outbox.Event{Topic: "t", Headers: shared}, outbox.Event{Topic: "t", Headers: own}))
+	must(t, write(ctx, tabletest.Commit, outbox.Event{Topic: "t", Headers: shared},
+		outbox.Event{Topic: "t", Headers: own}))
 	got := stored(t, db, "outbox_event")
-	if h := got[0].Headers; len(h) != 2 || h[1].Key != "traceparent" || !strings.Contains(string(h[1].Value), sc.TraceID().String()) {
+	if h := got[0].Headers; len(h) != 2 || h[1].Key != "traceparent" ||
+		!strings.Contains(string(h[1].Value), sc.TraceID().String()) {
 		t.Errorf("headers %q", h)
 	}
 	if h := got[1].Headers; len(h) != 1 || string(h[0].Value) != "mine" {
@@ -201,27 +220,28 @@ func TestWriteKeepsTheTrace(t *testing.T) {
 // With LockKeys the order of a key's rows is the order of its commits, also where writers begin together.
 func TestLockKeys(t *testing.T) {
 	t.Parallel()
-	for _, d := range drivers {
-		t.Run(d.name, func(t *testing.T) {
+	for _, d := range tabletest.Drivers {
+		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t)
-			write, _ := d.open(t, f.url, &outbox.WriterConfig{LockKeys: true})
+			f := tabletest.Open(t)
+			write, _ := d.Open(t, f.URL, &outbox.WriterConfig{LockKeys: true})
 			first := make(chan struct{})
 			second := make(chan error, 1)
 			go func() {
 				<-first
-				second <- write(t.Context(), commit, outbox.Event{ID: "second", Topic: "t", Key: []byte("k")})
+				second <- write(t.Context(), tabletest.Commit, outbox.Event{ID: "second", Topic: "t", Key: []byte("k")})
 			}()
 			must(t, write(t.Context(), func() error {
 				close(first)
 				eventually(t, "the second writer waits", func() bool {
-					return value[int](f, "select count(*) from pg_locks where locktype = 'advisory' and not granted") > 0
+					return tabletest.Value[int](f, "select count(*) from pg_locks where locktype = 'advisory' and not granted") > 0
 				})
 				// another key does not wait
-				return write(t.Context(), commit, outbox.Event{ID: "other", Topic: "t", Key: []byte("k2")})
+				return write(t.Context(), tabletest.Commit, outbox.Event{ID: "other", Topic: "t", Key: []byte("k2")})
 			}, outbox.Event{ID: "first", Topic: "t", Key: []byte("k")}))
 			must(t, <-second)
-			if order := value[string](f, "select string_agg(event_id, ' ' order by id) from outbox_event"); order != "first other second" {
+			if order := tabletest.Value[string](f,
+				"select string_agg(event_id, ' ' order by id) from outbox_event"); order != "first other second" {
 				t.Errorf("order %s", order)
 			}
 		})
@@ -231,8 +251,8 @@ func TestLockKeys(t *testing.T) {
 // Writers of many keys in any order do not deadlock.
 func TestLockKeysInOneOrder(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	write, _ := drivers[0].open(t, f.url, &outbox.WriterConfig{LockKeys: true})
+	f := tabletest.Open(t)
+	write, _ := tabletest.Drivers[0].Open(t, f.URL, &outbox.WriterConfig{LockKeys: true})
 	errs := make(chan error)
 	for range 4 {
 		go func() {
@@ -241,7 +261,7 @@ func TestLockKeysInOneOrder(t *testing.T) {
 				for _, k := range rand.Perm(20) {
 					events = append(events, outbox.Event{Topic: "t", Key: []byte{byte(k)}})
 				}
-				if err := write(t.Context(), commit, events...); err != nil {
+				if err := write(t.Context(), tabletest.Commit, events...); err != nil {
 					errs <- err
 					return
 				}
@@ -258,15 +278,16 @@ func TestLockKeysInOneOrder(t *testing.T) {
 
 func TestWriteElsewhere(t *testing.T) {
 	t.Parallel()
-	url := open(t)
-	cfg := &schema.Config{Schema: value[string](url, "select current_schema()"), Tables: map[string]string{"outbox_event": `my "events"`}}
-	f := &fixture{Pool: url.Pool, url: url.url, t: t}
+	url := tabletest.Open(t)
+	cfg := &schema.Config{Schema: tabletest.Value[string](url, "select current_schema()"),
+		Tables: map[string]string{"outbox_event": `my "events"`}}
+	f := &tabletest.Fixture{Pool: url.Pool, URL: url.URL, T: t}
 	must(t, schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
 		_, err := f.Exec(ctx, sql)
 		return err
 	}, cfg, schema.Outbox))
-	write, db := drivers[0].open(t, f.url, &outbox.WriterConfig{Tables: cfg})
-	must(t, write(t.Context(), commit, outbox.Event{Topic: "t"}))
+	write, db := tabletest.Drivers[0].Open(t, f.URL, &outbox.WriterConfig{Tables: cfg})
+	must(t, write(t.Context(), tabletest.Commit, outbox.Event{Topic: "t"}))
 	if got := stored(t, db, `"my ""events"""`); len(got) != 1 {
 		t.Errorf("%d rows", len(got))
 	}
@@ -275,8 +296,8 @@ func TestWriteElsewhere(t *testing.T) {
 // A key's events are in one bucket; those without a key are in all.
 func TestBuckets(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	write, _ := drivers[0].open(t, f.url, nil)
+	f := tabletest.Open(t)
+	write, _ := tabletest.Drivers[0].Open(t, f.URL, nil)
 	var events []outbox.Event
 	for i := range 4000 {
 		e := outbox.Event{ID: "keyed", Topic: "t", Key: []byte(fmt.Sprint(i % 2000))}
@@ -286,12 +307,15 @@ func TestBuckets(t *testing.T) {
 		events = append(events, e)
 	}
 	rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
-	must(t, write(t.Context(), commit, events...))
-	if n := value[int](f, "select max(n) from (select count(distinct bucket) n from outbox_event where event_id = 'keyed' group by partition_key) x"); n != 1 {
+	must(t, write(t.Context(), tabletest.Commit, events...))
+	if n := tabletest.Value[int](f,
+		"select max(n) from (select count(distinct bucket) n from outbox_event where event_id = 'keyed' group by partition_key) x"); n != 1 {
 		t.Errorf("a key is in %d buckets", n)
 	}
 	for _, id := range []string{"keyed", "keyless"} {
-		if n := value[int](f, "select count(distinct bucket) from outbox_event where event_id = $1 and bucket between 0 and 63", id); n != outbox.Buckets {
+		if n := tabletest.Value[int](f,
+			"select count(distinct bucket) from outbox_event where event_id = $1 and bucket between 0 and 63",
+			id); n != outboxsql.Buckets {
 			t.Errorf("%s events are in %d buckets", id, n)
 		}
 	}

@@ -17,10 +17,10 @@ type Writer struct{ writer *sqloutbox.Writer }
 // NewWriter returns a Writer. A nil cfg is all defaults.
 func NewWriter(cfg *outbox.WriterConfig) *Writer { return &Writer{sqloutbox.NewWriter(cfg)} }
 
-// Write writes the events by one statement of tx: they are sent if, and only if, tx is committed. It takes a bun.Tx and no bun.IDB,
-// which could be the database: then an event would be sent whatever becomes of the transaction. Without events it does nothing.
-// An event that could not be sent is refused with an error that wraps outbox.ErrInvalidEvent before anything is written, so that the
-// transaction can still be used.
+// Write writes the events by one statement of tx: they are sent if, and only if, tx is committed. It takes a bun.Tx
+// and no bun.IDB, which could be the database: then an event would be sent whatever becomes of the transaction.
+// Without events it does nothing. An event that could not be sent is refused with an error that wraps
+// outbox.ErrInvalidEvent before anything is written, so that the transaction can still be used.
 //
 // The statement goes to the embedded *sql.Tx, so that bun does not write the values into its text.
 func (w *Writer) Write(ctx context.Context, tx bun.Tx, events ...outbox.Event) error {

@@ -14,7 +14,8 @@ func ExampleWriter_Write() {
 	events := bunoutbox.NewWriter(nil)
 	// confirm is called within the transaction of a request, or of a handler.
 	confirm := func(ctx context.Context, tx bun.Tx, orderID string, body []byte) error {
-		if _, err := tx.NewUpdate().Table("orders").Set("state = 'confirmed'").Where("id = ?", orderID).Exec(ctx); err != nil {
+		if _, err := tx.NewUpdate().Table("orders").Set("state = 'confirmed'").Where("id = ?",
+			orderID).Exec(ctx); err != nil {
 			return err
 		}
 		return events.Write(ctx, tx, outbox.Event{Topic: "orders.confirmed", Key: []byte(orderID), Value: body})

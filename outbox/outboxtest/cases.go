@@ -14,12 +14,14 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 func (b *bench) everyByte() {
 	topic := b.Topic(b.t, 3, nil)
 	events := []outbox.Event{
-		{ID: "plain", Topic: topic, Key: []byte("k"), Value: []byte("v"), Headers: []outbox.Header{{Key: "b", Value: []byte("1")}, {Key: "a", Value: nil}, {Key: "b", Value: []byte{}}}},
+		{ID: "plain", Topic: topic, Key: []byte("k"), Value: []byte("v"),
+			Headers: []outbox.Header{{Key: "b", Value: []byte("1")}, {Key: "a", Value: nil}, {Key: "b", Value: []byte{}}}},
 		{ID: "empty", Topic: topic, Key: []byte{}, Value: []byte{}},
 		{ID: "none", Topic: topic},
 		{ID: `"quotes" \ {}`, Topic: topic, Key: []byte{0, 255}, Value: []byte("\x00\xff\\x")},
@@ -37,7 +39,8 @@ func (b *bench) everyByte() {
 			b.t.Errorf("a record has the headers %v", msg.Headers)
 			continue
 		}
-		if e := events[i]; !sameBytes(msg.Key, e.Key) || !sameBytes(msg.Value, e.Value) || !sameHeaders(msg.Headers[1:], e.Headers) {
+		if e := events[i]; !sameBytes(msg.Key, e.Key) || !sameBytes(msg.Value, e.Value) ||
+			!sameHeaders(msg.Headers[1:], e.Headers) {
 			b.t.Errorf("%s became key %q, value %q, headers %v", e.ID, msg.Key, msg.Value, msg.Headers)
 		}
 		if age := time.Since(msg.Timestamp); age < -time.Minute || age > time.Hour {
@@ -59,7 +62,8 @@ var errNo = errors.New("no")
 func (b *bench) committedOnly() {
 	topic := b.Topic(b.t, 1, nil)
 	b.start(b.config())
-	if err := b.Write(b.ctx(), func() error { return errNo }, outbox.Event{ID: "rolled back", Topic: topic, Key: []byte("k")}); !errors.Is(err, errNo) {
+	if err := b.Write(b.ctx(), func() error { return errNo }, outbox.Event{ID: "rolled back", Topic: topic,
+		Key: []byte("k")}); !errors.Is(err, errNo) {
 		b.t.Fatal(err)
 	}
 	// the late one has its number before the others, and is committed after they were sent
@@ -95,8 +99,8 @@ func (b *bench) order() {
 	b.wantInOrder(topic, want)
 }
 
-// writeInOrder writes events of some keys from several goroutines, which serialise by key, and returns the order of each key. Each call
-// has keys of its own ids.
+// writeInOrder writes events of some keys from several goroutines, which serialise by key, and returns the order of
+// each key. Each call has keys of its own ids.
 func (b *bench) writeInOrder(topic string, writers, keys, each int) map[string][]string {
 	b.t.Helper()
 	var mu sync.Mutex
@@ -109,7 +113,8 @@ func (b *bench) writeInOrder(topic string, writers, keys, each int) map[string][
 				k := rand.IntN(keys)
 				id, key := outbox.NewID(), fmt.Sprint("key ", k)
 				locks[k].Lock()
-				if err := b.Write(b.ctx(), func() error { return nil }, outbox.Event{ID: id, Topic: topic, Key: []byte(key), Value: []byte("v")}); err != nil {
+				if err := b.Write(b.ctx(), func() error { return nil }, outbox.Event{ID: id, Topic: topic, Key: []byte(key),
+					Value: []byte("v")}); err != nil {
 					b.t.Error(err)
 				}
 				mu.Lock()
@@ -129,7 +134,8 @@ func (b *bench) wantInOrder(topic string, want map[string][]string) (repeated in
 	got, repeated := FirstCopies(b.records(topic))
 	for key, ids := range want {
 		if !slices.Equal(got[key], ids) {
-			b.t.Errorf("%s: %d events in the order %.200q, want %d in the order %.200q", key, len(got[key]), got[key], len(ids), ids)
+			b.t.Errorf("%s: %d events in the order %.200q, want %d in the order %.200q", key, len(got[key]), got[key], len(ids),
+				ids)
 		}
 		delete(got, key)
 	}
@@ -145,11 +151,14 @@ func (b *bench) poison() {
 	event := func(id, key string, value []byte) outbox.Event {
 		return outbox.Event{ID: id, Topic: topic, Key: []byte(key), Value: value}
 	}
-	b.write(event("a1", "a", nil), event("b1", "b", nil), event("a2", "a", big), event("b2", "b", nil), event("a3", "a", nil), event("c1", "c", nil),
+	b.write(event("a1", "a", nil), event("b1", "b", nil), event("a2", "a", big), event("b2", "b", nil),
+		event("a3", "a", nil), event("c1", "c", nil),
 		outbox.Event{ID: "free", Topic: topic, Value: big})
-	b.must(b.Exec(b.ctx(), "insert into outbox_event (event_id, topic, partition_key, headers) values ('d1', '"+topic+"', 'd', 'nonsense'), ('d2', '"+topic+"', 'd', ''), ('e1', 'not a topic', 'e', '')"))
+	b.must(b.Exec(b.ctx(), "insert into outbox_event (event_id, topic, partition_key, headers) values ('d1', '"+topic+
+		"', 'd', 'nonsense'), ('d2', '"+topic+"', 'd', ''), ('e1', 'not a topic', 'e', '')"))
 	b.start(b.config())
-	b.eventually("the poison is blocked", func() bool { return b.value("select count(*) from outbox_event where status = 'BLOCKED'") == 4 })
+	b.eventually("the poison is blocked",
+		func() bool { return b.value("select count(*) from outbox_event where status = 'BLOCKED'") == 4 })
 	b.eventually("all else is sent", func() bool { return b.value("select count(*) from outbox_event") == 6 })
 	if n := b.value("select count(*) from outbox_event where status = 'BLOCKED' and attempts = 1 and last_error <> '' and last_error not like '%s3cret%' and event_id in ('a2', 'free', 'd1', 'e1')"); n != 4 {
 		b.t.Errorf("%d rows are blocked as they should be", n)
@@ -168,7 +177,8 @@ func (b *bench) poison() {
 func (b *bench) unknownTopic() {
 	topic := b.Topic(b.t, 1, nil)
 	missing := topic + "-missing"
-	b.write(outbox.Event{ID: "m1", Topic: missing, Key: []byte("k")}, outbox.Event{ID: "m2", Topic: missing, Key: []byte("k")},
+	b.write(outbox.Event{ID: "m1", Topic: missing, Key: []byte("k")},
+		outbox.Event{ID: "m2", Topic: missing, Key: []byte("k")},
 		outbox.Event{ID: "1", Topic: topic, Key: []byte("k")}, outbox.Event{ID: "2", Topic: topic, Key: []byte("k")})
 	b.start(b.config())
 	b.eventually("the head of the key is blocked", func() bool {
@@ -275,7 +285,8 @@ func (b *bench) stop() {
 func (b *bench) heldRow() {
 	topic := b.Topic(b.t, 1, nil)
 	for i := range 3 {
-		b.write(outbox.Event{ID: fmt.Sprint("a", i), Topic: topic, Key: []byte("a")}, outbox.Event{ID: fmt.Sprint("b", i), Topic: topic, Key: []byte("b")})
+		b.write(outbox.Event{ID: fmt.Sprint("a", i), Topic: topic, Key: []byte("a")},
+			outbox.Event{ID: fmt.Sprint("b", i), Topic: topic, Key: []byte("b")})
 	}
 	b.must(b.Database.InTx(b.ctx(), func(ctx context.Context, tx outbox.Tx) error {
 		if _, err := tx.Exec(ctx, "update outbox_event set payload = 'by hand' where event_id = 'a1'"); err != nil {
@@ -299,9 +310,9 @@ func (b *bench) otherMode() {
 	if cfg.Mode = outbox.TwoPhase; b.mode == outbox.TwoPhase {
 		cfg.Mode = outbox.SinglePhase
 	}
-	other, err := outbox.New(cfg)
+	other, err := relay.New(cfg)
 	b.must(err)
-	if err := other.Run(b.ctx()); !errors.Is(err, outbox.ErrOtherMode) || !strings.Contains(err.Error(), "SwitchMode") {
+	if err := other.Run(b.ctx()); !errors.Is(err, relay.ErrOtherMode) || !strings.Contains(err.Error(), "SwitchMode") {
 		b.t.Errorf("Run() = %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/einmal-go/einmal/internal/childtest"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // envOrders holds what a child is told, as JSON. Its presence makes a process a child.
@@ -30,7 +31,8 @@ type orders struct {
 	Workers  int
 }
 
-// childMain runs a relay until SIGTERM, until it strikes itself, or until its standard input ends: it does not outlive its parent.
+// childMain runs a relay until SIGTERM, until it strikes itself, or until its standard input ends: it does not outlive
+// its parent.
 func childMain(ctx context.Context, o orders) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -68,7 +70,7 @@ func (o *orders) run(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
-	relay, err := outbox.New(outbox.Config{
+	r, err := relay.New(relay.Config{
 		Database: &database{pgxoutbox.NewDatabase(pool), s}, Brokers: o.Brokers, Mode: o.Mode, Name: o.Name, Keep: -1,
 		BatchRows: o.Rows, Workers: o.Workers, PublishTimeout: publishTimeout, LeaseTTL: leaseTTL,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -80,7 +82,7 @@ func (o *orders) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return relay.Run(ctx)
+	return r.Run(ctx)
 }
 
 // Short, so that what a dead relay held comes back soon.

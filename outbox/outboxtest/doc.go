@@ -1,5 +1,5 @@
-// Package outboxtest is the contract of the outbox's relay as a test suite, for each outbox.Database and both modes, on PostgreSQL and
-// a Kafka that speaks the real protocol.
+// Package outboxtest is the contract of the outbox's relay as a test suite, for each outbox.Database and both modes,
+// on PostgreSQL and a Kafka that speaks the real protocol.
 //
 //  1. What was committed arrives, every byte of it, event-id first; null stays null.
 //  2. What was rolled back never arrives. A row that becomes visible after rows with greater numbers arrives too.

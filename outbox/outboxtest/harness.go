@@ -8,6 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // Harness is what the suite runs on.
@@ -98,32 +99,32 @@ func (b *bench) write(events ...outbox.Event) {
 }
 
 // config is a relay's.
-func (b *bench) config() outbox.Config {
-	return outbox.Config{Database: b.Database, Brokers: b.Brokers, Mode: b.mode, Keep: -1}
+func (b *bench) config() relay.Config {
+	return relay.Config{Database: b.Database, Brokers: b.Brokers, Mode: b.mode, Keep: -1}
 }
 
-// relay is a relay that runs.
-type relay struct {
-	*outbox.Relay
+// runningRelay is a relay that runs.
+type runningRelay struct {
+	*relay.Relay
 	bench *bench
 	end   context.CancelFunc
 	ended chan error
 }
 
 // start starts a relay. It is stopped when the test ends.
-func (b *bench) start(cfg outbox.Config) *relay {
+func (b *bench) start(cfg relay.Config) *runningRelay {
 	b.t.Helper()
-	r, err := outbox.New(cfg)
+	r, err := relay.New(cfg)
 	b.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
-	run := &relay{r, b, cancel, make(chan error, 1)}
+	run := &runningRelay{r, b, cancel, make(chan error, 1)}
 	go func() { run.ended <- r.Run(ctx) }()
 	b.t.Cleanup(func() { run.stop() })
 	return run
 }
 
 // stop ends the relay and returns Run's error.
-func (r *relay) stop() {
+func (r *runningRelay) stop() {
 	r.bench.t.Helper()
 	r.end()
 	select {
@@ -189,7 +190,8 @@ func Records(brokers []string, topic string, edit ...func(*sarama.Config)) (list
 	return list, nil
 }
 
-func readTo(consumer sarama.Consumer, topic string, partition int32, end int64) (list []*sarama.ConsumerMessage, err error) {
+func readTo(consumer sarama.Consumer, topic string, partition int32, end int64) (list []*sarama.ConsumerMessage,
+	err error) {
 	if end == 0 {
 		return nil, nil
 	}

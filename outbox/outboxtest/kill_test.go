@@ -68,7 +68,8 @@ func TestKilledAtRandom(t *testing.T) {
 				for _, ids := range c.order {
 					events += len(ids)
 				}
-				t.Logf("%d relays at once, %d kills, %d freezes, %d events, %d rolled back, %d sent again", len(c.relays), c.killed, c.frozen, events, len(c.rolled), repeated)
+				t.Logf("%d relays at once, %d kills, %d freezes, %d events, %d rolled back, %d sent again", len(c.relays), c.killed,
+					c.frozen, events, len(c.rolled), repeated)
 			})
 		})
 	}

@@ -40,14 +40,16 @@ const (
 
 // steps are those of each mode, in their order.
 var steps = map[outbox.Mode][]step{
-	outbox.SinglePhase: {atBegin, atLocked, atFetched, atUnsent, atSent, atAnswered, atBeforeDelete, atDeleted, atDeleteSent, atDeleteDone},
+	outbox.SinglePhase: {atBegin, atLocked, atFetched, atUnsent, atSent, atAnswered, atBeforeDelete, atDeleted,
+		atDeleteSent, atDeleteDone},
 	outbox.TwoPhase: {
-		atBegin, atLocked, atLeased, atTakenBack, atClaimed, atClaimSent, atClaimDone, atUnsent, atSent, atAnswered, atBeforeMark, atMarked, atMarkSent, atMarkDone,
+		atBegin, atLocked, atLeased, atTakenBack, atClaimed, atClaimSent, atClaimDone, atUnsent, atSent, atAnswered,
+		atBeforeMark, atMarked, atMarkSent, atMarkDone,
 	},
 }
 
-// striker kills its process when a batch is at a step. It stands in the Database and in the connections: nothing of the code under test is
-// changed.
+// striker kills its process when a batch is at a step. It stands in the Database and in the connections: nothing of the
+// code under test is changed.
 type striker struct {
 	step   step
 	commit atomic.Pointer[step] // what a COMMIT that is sent now is

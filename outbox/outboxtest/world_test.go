@@ -41,7 +41,8 @@ const keyCount = 10
 
 func newWorld(t testing.TB, b *serverstest.Broker, mode outbox.Mode) *world {
 	t.Helper()
-	w := &world{t: t, b: b, mode: mode, url: serverstest.DatabaseURL(t), topic: b.Topic(t, 3), writer: pgxoutbox.NewWriter(nil), order: map[string][]string{}, rolled: map[string]bool{}}
+	w := &world{t: t, b: b, mode: mode, url: serverstest.DatabaseURL(t), topic: b.Topic(t, 3),
+		writer: pgxoutbox.NewWriter(nil), order: map[string][]string{}, rolled: map[string]bool{}}
 	pool, err := pgxpool.New(context.Background(), w.url)
 	must(t, err)
 	t.Cleanup(pool.Close)
@@ -66,7 +67,8 @@ func (w *world) write(n int) {
 		for range 1 + rand.IntN(3) {
 			id := outbox.NewID()
 			ids = append(ids, id)
-			events = append(events, outbox.Event{ID: id, Topic: w.topic, Key: []byte(key), Value: []byte("some hundred bytes would be usual, these are fewer")})
+			events = append(events, outbox.Event{ID: id, Topic: w.topic, Key: []byte(key),
+				Value: []byte("some hundred bytes would be usual, these are fewer")})
 		}
 		n -= len(ids)
 		back := rand.IntN(10) == 0
@@ -99,7 +101,8 @@ func (w *world) write(n int) {
 // relay returns what a relay is told.
 func (w *world) relay() orders {
 	w.started++
-	return orders{Name: fmt.Sprintf("relay-%d-%s", w.started, w.topic[len(w.topic)-8:]), Database: w.url, Brokers: w.b.Addrs, Mode: w.mode, Rows: 100, Workers: 2}
+	return orders{Name: fmt.Sprintf("relay-%d-%s", w.started, w.topic[len(w.topic)-8:]), Database: w.url,
+		Brokers: w.b.Addrs, Mode: w.mode, Rows: 100, Workers: 2}
 }
 
 func (w *world) value(sql string, args ...any) int {
@@ -119,8 +122,8 @@ func (w *world) awaitClean() {
 	childtest.Eventually(w.t, "the table is clean", func() bool { return w.rows() == 0 })
 }
 
-// check looks at the topic: every committed event at least once, none that was rolled back, and the first copies of each key in order.
-// It returns how many records were repetitions.
+// check looks at the topic: every committed event at least once, none that was rolled back, and the first copies of
+// each key in order. It returns how many records were repetitions.
 func (w *world) check() (repeated int) {
 	w.t.Helper()
 	list, err := outboxtest.Records(w.b.Addrs, w.topic)

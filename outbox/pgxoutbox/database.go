@@ -16,8 +16,9 @@ type Database struct{ pool *pgxpool.Pool }
 
 var _ outbox.Database = (*Database)(nil)
 
-// NewDatabase returns a Database on pool, which stays the caller's to close, after the relay has returned. Give the relay a pool
-// of its own, with two connections more than it has workers: a pool that the service has drained would stop it.
+// NewDatabase returns a Database on pool, which stays the caller's to close, after the relay has returned. Give the
+// relay a pool of its own, with two connections more than it has workers: a pool that the service has drained would
+// stop it.
 func NewDatabase(pool *pgxpool.Pool) *Database { return &Database{pool} }
 
 // rollbackTimeout is how long ROLLBACK may take; then the connection is closed, and the server rolls back.

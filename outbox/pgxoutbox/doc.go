@@ -1,4 +1,5 @@
-// Package pgxoutbox is the outbox on PostgreSQL by pgx: a Writer for pgx.Tx, the Database of the relay, and notifications.
+// Package pgxoutbox is the outbox on PostgreSQL by pgx: a Writer for pgx.Tx, the Database of the relay, and
+// notifications.
 //
 //	events := pgxoutbox.NewWriter(nil)
 //	err := events.Write(ctx, tx, outbox.Event{Topic: "orders.confirmed", Key: []byte(orderID), Value: body})

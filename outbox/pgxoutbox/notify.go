@@ -23,8 +23,9 @@ type Listener struct {
 
 var _ outbox.Listener = (*Listener)(nil)
 
-// NewListener returns a Listener that connects as the pool does: it takes no connection from it. The connection must lead to
-// PostgreSQL itself: a pooler in transaction mode forwards no notifications. An empty channel is DefaultChannel.
+// NewListener returns a Listener that connects as the pool does: it takes no connection from it. The connection must
+// lead to PostgreSQL itself: a pooler in transaction mode forwards no notifications. An empty channel is
+// DefaultChannel.
 func NewListener(pool *pgxpool.Pool, channel string) *Listener {
 	l := &Listener{channel: channel}
 	if channel == "" {
@@ -81,8 +82,8 @@ func (l *Listener) next(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// Notifier sends notifications, outside of the transactions that write: a NOTIFY inside would have their commits queue for one lock of
-// the whole cluster. It is safe for concurrent use.
+// Notifier sends notifications, outside of the transactions that write: a NOTIFY inside would have their commits
+// queue for one lock of the whole cluster. It is safe for concurrent use.
 type Notifier struct {
 	pool    *pgxpool.Pool
 	channel string
@@ -95,8 +96,8 @@ type Notifier struct {
 	busy   sync.WaitGroup
 }
 
-// NewNotifier returns a Notifier. An empty channel is DefaultChannel; every is the least time between two notifications, 10 ms if it is 0:
-// a relay that is awake needs no more.
+// NewNotifier returns a Notifier. An empty channel is DefaultChannel; every is the least time between two
+// notifications, 10 ms if it is 0: a relay that is awake needs no more.
 func NewNotifier(pool *pgxpool.Pool, channel string, every time.Duration) *Notifier {
 	if channel == "" {
 		channel = DefaultChannel
@@ -107,8 +108,8 @@ func NewNotifier(pool *pgxpool.Pool, channel string, every time.Duration) *Notif
 	return &Notifier{pool: pool, channel: channel, every: every}
 }
 
-// Notify has a notification sent soon. Call it after a commit that wrote events. It never blocks, and what it cannot send is not
-// missed: relays poll.
+// Notify has a notification sent soon. Call it after a commit that wrote events. It never blocks, and what it cannot
+// send is not missed: relays poll.
 func (n *Notifier) Notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { serverstest.Main(m) }
 
-// The outbox stays the one that it was at the first event, whatever a function leaves or makes in its session; and an event that a trigger
-// swallows is an error.
+// The outbox stays the one that it was at the first event, whatever a function leaves or makes in its session; and an
+// event that a trigger swallows is an error.
 func TestOutboxStays(t *testing.T) {
 	t.Parallel()
 	pool := serverstest.Pool(t)
@@ -32,13 +32,15 @@ func TestOutboxStays(t *testing.T) {
 			return writer.Write(t.Context(), tx, outbox.Event{Topic: "t"})
 		})
 	}
-	for _, before := range []string{"", "set local search_path to ''", "create temporary table outbox_event (like outbox_event including all) on commit drop"} {
+	for _, before := range []string{"", "set local search_path to ''",
+		"create temporary table outbox_event (like outbox_event including all) on commit drop"} {
 		if err := write(before); err != nil {
 			t.Errorf("after %q: Write: %v", before, err)
 		}
 	}
 	var n int
-	if err := pool.QueryRow(context.WithoutCancel(t.Context()), "select count(*) from outbox_event").Scan(&n); err != nil || n != 3 {
+	if err := pool.QueryRow(context.WithoutCancel(t.Context()),
+		"select count(*) from outbox_event").Scan(&n); err != nil || n != 3 {
 		t.Errorf("%d events, %v, want 3", n, err)
 	}
 	err := write(`create function swallow() returns trigger language plpgsql as 'begin return null; end';

@@ -14,12 +14,13 @@ type Database struct{ db *sql.DB }
 
 var _ outbox.Database = (*Database)(nil)
 
-// NewDatabase returns a Database on db, which stays the caller's to close, after the relay has returned. Give the relay a pool of
-// its own, with two connections more than it has workers: a pool that the service has drained would stop it.
+// NewDatabase returns a Database on db, which stays the caller's to close, after the relay has returned. Give the
+// relay a pool of its own, with two connections more than it has workers: a pool that the service has drained would
+// stop it.
 func NewDatabase(db *sql.DB) *Database { return &Database{db} }
 
-// InTx implements outbox.Database. COMMIT takes no context in database/sql: it is left behind when ctx ends, and its outcome is
-// unknown then.
+// InTx implements outbox.Database. COMMIT takes no context in database/sql: it is left behind when ctx ends, and its
+// outcome is unknown then.
 func (d *Database) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
 	if d.db == nil {
 		return errors.New("sqloutbox: the database is nil: open one with sql.Open")

@@ -1,3 +1,3 @@
-// Package sqloutbox is the outbox on PostgreSQL by database/sql, with whatever driver: a Writer for *sql.Tx and the Database of the
-// relay.
+// Package sqloutbox is the outbox on PostgreSQL by database/sql, with whatever driver: a Writer for *sql.Tx and the
+// Database of the relay.
 package sqloutbox

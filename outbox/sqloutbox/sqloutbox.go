@@ -13,9 +13,9 @@ type Writer struct{ writer *outbox.Writer }
 // NewWriter returns a Writer. A nil cfg is all defaults.
 func NewWriter(cfg *outbox.WriterConfig) *Writer { return &Writer{outbox.NewWriter(cfg)} }
 
-// Write writes the events by one statement of tx: they are sent if, and only if, tx is committed. Without events it does
-// nothing. An event that could not be sent is refused with an error that wraps outbox.ErrInvalidEvent before anything is written,
-// so that the transaction can still be used.
+// Write writes the events by one statement of tx: they are sent if, and only if, tx is committed. Without events it
+// does nothing. An event that could not be sent is refused with an error that wraps outbox.ErrInvalidEvent before
+// anything is written, so that the transaction can still be used.
 func (w *Writer) Write(ctx context.Context, tx *sql.Tx, events ...outbox.Event) error {
 	if len(events) == 0 {
 		return nil
