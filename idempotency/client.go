@@ -10,8 +10,9 @@ import (
 
 type clientKey struct{}
 
-// WithKey returns a context that gives its key to one call: to a request that is made with it and sent through a Transport. A
-// redirect keeps the key. Derive another context for the next call, since two calls with one key are one call.
+// WithKey returns a context that gives its key to one call: to a request that is made with it and sent through a
+// Transport. A redirect keeps the key. Derive another context for the next call, since two calls with one key are one
+// call.
 //
 //	req, err := http.NewRequestWithContext(idempotency.WithKey(ctx, key), http.MethodPost, url, body)
 //
@@ -20,8 +21,8 @@ func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, clientKey{}, key)
 }
 
-// fieldValue returns the field's value for the request, and whether it has a key at all. A field that the request has already
-// is sent as it is.
+// fieldValue returns the field's value for the request, and whether it has a key at all. A field that the request has
+// already is sent as it is.
 func (t *Transport) fieldValue(req *http.Request) (value string, ok bool, err error) {
 	if own := req.Header[t.cfg.Header]; len(own) > 0 {
 		return own[0], true, checkOwn(own)

@@ -128,7 +128,8 @@ func TestTheKeyOfAnEventStaysTheSame(t *testing.T) {
 
 	// an operator redrives the dead letter
 	s.after = nil
-	report, err := deadletter.Redrive(t.Context(), pgxstore.New(pool, nil), pgxdeadletter.New(pool, nil), consumer.JSONTx(s.charge),
+	report, err := deadletter.Redrive(t.Context(), pgxstore.New(pool, nil), pgxdeadletter.New(pool, nil),
+		consumer.JSONTx(s.charge),
 		&deadletter.RedriveConfig{Filter: deadletter.Filter{Consumer: "billing/orders"}})
 	if err != nil || report.Redriven != 1 {
 		t.Fatalf("redrive: %+v, %v", report, err)

@@ -1,6 +1,7 @@
 // Package idempotency makes HTTP calls that a service makes, and those that it serves, take effect once.
 //
-// A handler derives the key of a call from the event that it handles (KeyFor), so that every repetition of the event makes the
-// call with the same key. A Transport sends the key and repeats the call with it until the answer is definite. The server that
-// is called answers a key that it knows with what it answered before: a Handler does so, in the transaction of its effect.
+// A handler derives the key of a call from the event that it handles (KeyFor), so that every repetition of the event
+// makes the call with the same key. A Transport sends the key and repeats the call with it until the answer is
+// definite. The server that is called answers a key that it knows with what it answered before: a Handler does so, in
+// the transaction of its effect.
 package idempotency

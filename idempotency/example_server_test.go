@@ -23,7 +23,8 @@ import (
 
 type user struct{}
 
-// authenticated lets through who knows a user's password. passwords are the SHA-256 of random ones; those that people choose need a slow hash.
+// authenticated lets through who knows a user's password. passwords are the SHA-256 of random ones; those that people
+// choose need a slow hash.
 func authenticated(passwords map[string][sha256.Size]byte, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, password, _ := r.BasicAuth()
@@ -59,7 +60,8 @@ func placeOrder(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r *http.R
 	if err := tx.QueryRow(ctx, "insert into orders (cents) values ($1) returning id", order.Cents).Scan(&id); err != nil {
 		return err // all is rolled back, and the client may repeat the request
 	}
-	event := outbox.Event{Topic: "orders.placed", Key: fmt.Append(nil, id), Value: fmt.Appendf(nil, `{"id":%d,"cents":%d}`, id, order.Cents)}
+	event := outbox.Event{Topic: "orders.placed", Key: fmt.Append(nil, id), Value: fmt.Appendf(nil, `{"id":%d,"cents":%d}`,
+		id, order.Cents)}
 	if err := pgxoutbox.NewWriter(nil).Write(ctx, tx, event); err != nil {
 		return err
 	}
@@ -68,8 +70,8 @@ func placeOrder(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r *http.R
 	return nil
 }
 
-// A service whose POST /orders takes effect once for each Idempotency-Key, and a client that forgets its key, which does not get as far as the
-// database. The tables are those of the components idempotency and outbox of package schema.
+// A service whose POST /orders takes effect once for each Idempotency-Key, and a client that forgets its key, which
+// does not get as far as the database. The tables are those of the components idempotency and outbox of package schema.
 func ExampleNewHandler() {
 	pool, err := pgxpool.New(context.Background(), "postgres://localhost/orders") // which connects when it must
 	if err != nil {
@@ -77,7 +79,8 @@ func ExampleNewHandler() {
 		return
 	}
 	defer pool.Close()
-	orders, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), placeOrder, idempotency.HandlerConfig{Principal: tenant})
+	orders, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), placeOrder,
+		idempotency.HandlerConfig{Principal: tenant})
 	if err != nil {
 		fmt.Println(err) // says all that is wrong with the configuration
 		return

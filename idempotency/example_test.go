@@ -42,7 +42,8 @@ func callProvider(ctx context.Context, tx pgx.Tx, order chargedOrder) error {
 		return err
 	}
 	ctx = idempotency.WithKey(ctx, key)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://provider.example/charges", strings.NewReader(order.Body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://provider.example/charges",
+		strings.NewReader(order.Body))
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 	"net/url"
 )
 
-// fingerprintOf hashes what the answer depends on: method, path, query, media type, encoding and body. The path is the one that the client
-// sent, whatever a mux has cut off; parameters of the query may come in any order, but those of one name. The body is compared byte by
-// byte: clients repeat the bytes that they sent.
+// fingerprintOf hashes what the answer depends on: method, path, query, media type, encoding and body. The path is the
+// one that the client sent, whatever a mux has cut off; parameters of the query may come in any order, but those of one
+// name. The body is compared byte by byte: clients repeat the bytes that they sent.
 func fingerprintOf(r *http.Request, body []byte) (sum [sha256.Size]byte) {
 	path, query := targetOf(r)
 	return hashOf("einmal idempotency fingerprint 1", []byte(r.Method), []byte(path), []byte(query),

@@ -17,7 +17,8 @@ import (
 // maxUnpacked is how many bytes of a body that is packed are looked into.
 const maxUnpacked = 16 << 20
 
-// ContentFingerprint is a HandlerConfig.Fingerprint for clients that write the same request in other bytes when they repeat it:
+// ContentFingerprint is a HandlerConfig.Fingerprint for clients that write the same request in other bytes when they
+// repeat it:
 //
 //   - JSON (application/json, and types that end in +json): fields come in any order, with any blanks, and texts with any escapes, whatever
 //     charset says that is UTF-8. Numbers are compared as they are spelled. What is not one value of JSON, or names a field of an object
@@ -88,7 +89,8 @@ var errAmbiguous = errors.New("readers may differ")
 // maxDepth is how deep JSON may be nested here.
 const maxDepth = 1000
 
-// jsonValue reads a value as Unmarshal does, but refuses objects that name a field twice, and texts of which not all is text.
+// jsonValue reads a value as Unmarshal does, but refuses objects that name a field twice, and texts of which not all is
+// text.
 func jsonValue(d *json.Decoder, depth int) (any, error) {
 	token, err := d.Token()
 	if err != nil {

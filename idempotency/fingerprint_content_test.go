@@ -52,13 +52,17 @@ func TestContentFingerprint(t *testing.T) {
 	order := `{"a":1,"b":[1,2,{"c":"é"}],"d":null}`
 	for name, same := range map[string][]content{
 		"JSON": {
-			{js, "", order}, {js, "", " { \"d\" : null , \"b\":[1,2,\n{\"c\":\"\\u00e9\"}],\"a\":1}\n"}, {js + "; charset=UTF-8", "", order}, {"Application/JSON;charset=\"utf-8\"", "", order},
+			{js, "", order}, {js, "", " { \"d\" : null , \"b\":[1,2,\n{\"c\":\"\\u00e9\"}],\"a\":1}\n"},
+			{js + "; charset=UTF-8", "", order}, {"Application/JSON;charset=\"utf-8\"", "", order},
 		},
-		"JSON of a kind":     {{"application/merge-patch+json", "", `{"a":1,"b":2}`}, {"application/merge-patch+json;charset=utf-8", "", `{"b":2,"a":1}`}},
-		"no object":          {{js, "", `"a"`}, {js, "", ` "\u0061" `}},
-		"multipart":          {form("one", "a=1", "b=2"), form("another", "a=1", "b=2")},
-		"gzip":               {{"text/plain", "gzip", packed("hello", time.Unix(1, 0), 1)}, {"text/plain", "GZIP", packed("hello", time.Unix(9, 0), 9)}},
-		"gzip of JSON":       {{js, "gzip", packed(`{"a":1,"b":2}`, time.Unix(1, 0), 1)}, {js, "gzip", packed(`{"b":2, "a":1}`, time.Unix(2, 0), 9)}},
+		"JSON of a kind": {{"application/merge-patch+json", "", `{"a":1,"b":2}`},
+			{"application/merge-patch+json;charset=utf-8", "", `{"b":2,"a":1}`}},
+		"no object": {{js, "", `"a"`}, {js, "", ` "\u0061" `}},
+		"multipart": {form("one", "a=1", "b=2"), form("another", "a=1", "b=2")},
+		"gzip": {{"text/plain", "gzip", packed("hello", time.Unix(1, 0), 1)},
+			{"text/plain", "GZIP", packed("hello", time.Unix(9, 0), 9)}},
+		"gzip of JSON": {{js, "gzip", packed(`{"a":1,"b":2}`, time.Unix(1, 0), 1)},
+			{js, "gzip", packed(`{"b":2, "a":1}`, time.Unix(2, 0), 9)}},
 		"bytes":              {{"text/plain", "", "a"}, {"Text/Plain", "", "a"}},
 		"no media type":      {{"", "", "a"}, {"", "", "a"}},
 		"a broken one":       {{js, "", `{"a":`}, {js, "", `{"a":`}},
@@ -73,16 +77,27 @@ func TestContentFingerprint(t *testing.T) {
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	seen := map[string]content{}
 	for _, c := range []content{
-		{js, "", order}, {js, "", `{"a":1.0,"b":[1,2,{"c":"é"}],"d":null}`}, {js, "", `{"a":1,"b":[2,1,{"c":"é"}],"d":null}`}, {js, "", `{"a":1,"b":[1,2,{"c":"é"}]}`},
-		{js, "", `{"a":"1"}`}, {js, "", `{"a":1}`}, {js, "", `{"a":1,"a":1}`}, {js, "", `{"a":2,"a":1}`}, {js, "", `{"a":1,"\u0061":1}`}, {js, "", `{"A":1}`}, {js, "", `[{"a":1}]`},
-		{js, "", `"\ud800"`}, {js, "", `"\ud801"`}, {js, "", "\"\ufffd\""}, {js, "", "\"\xff\""}, {js, "", "\"\xfe\""}, {js, "", `{"a":1} {"b":2}`}, {js, "", `{"a":1} x`}, {js, "", `{"a":1}]`},
-		{js, "", ``}, {js, "", `null`}, {js, "", `{}`}, {js, "", `[]`}, {js, "", `{"a":`}, {js, "", deep}, {js, "", deep + " "}, {js, "", `12345678901234567890`}, {js, "", `12345678901234567891`},
-		{js + ";charset=utf-16", "", `{"a":1}`}, {js + ";charset=utf-16", "", `{"a": 1}`}, {"text/json", "", `{"a":1}`}, {"text/json", "", `{"a": 1}`},
-		{js, "br", `{"a":1}`}, {js, "br", `{"a": 1}`}, {js, "gzip", `{"a":1}`}, {js, "gzip", packed(`{"a":1}`, time.Time{}, 1)}, {js, "identity", `{"a":1}`},
-		{"text/plain", "gzip", packed("hello", time.Time{}, 1)}, {"text/plain", "", "hello"}, {"text/plain", "gzip", packed("hello!", time.Time{}, 1)},
-		{"text/plain", "gzip", packed("hello", time.Time{}, 1) + "x"}, {"text/plain", "gzip", packed("hello", time.Time{}, 1)[:20]}, {"text/html", "", "hello"},
-		form("one", "a=1", "b=2"), form("one", "b=2", "a=1"), form("one", "a=1"), form("one", "a=1", "b=3"), form("one", "a=1", "c=2"), form("one", "a=1b", "=2"),
-		{"multipart/mixed; boundary=one", "", form("one", "a=1", "b=2").body}, {"multipart/form-data", "", form("one", "a=1").body}, {"multipart/form-data; boundary=two", "", form("one", "a=1").body},
+		{js, "", order}, {js, "", `{"a":1.0,"b":[1,2,{"c":"é"}],"d":null}`}, {js, "", `{"a":1,"b":[2,1,{"c":"é"}],"d":null}`},
+		{js, "", `{"a":1,"b":[1,2,{"c":"é"}]}`},
+		{js, "", `{"a":"1"}`}, {js, "", `{"a":1}`}, {js, "", `{"a":1,"a":1}`}, {js, "", `{"a":2,"a":1}`},
+		{js, "", `{"a":1,"\u0061":1}`}, {js, "", `{"A":1}`}, {js, "", `[{"a":1}]`},
+		{js, "", `"\ud800"`}, {js, "", `"\ud801"`}, {js, "", "\"\ufffd\""}, {js, "", "\"\xff\""}, {js, "", "\"\xfe\""},
+		{js, "", `{"a":1} {"b":2}`}, {js, "", `{"a":1} x`}, {js, "", `{"a":1}]`},
+		{js, "", ``}, {js, "", `null`}, {js, "", `{}`}, {js, "", `[]`}, {js, "", `{"a":`}, {js, "", deep},
+		{js, "", deep + " "}, {js, "", `12345678901234567890`}, {js, "", `12345678901234567891`},
+		{js + ";charset=utf-16", "", `{"a":1}`}, {js + ";charset=utf-16", "", `{"a": 1}`}, {"text/json", "", `{"a":1}`},
+		{"text/json", "", `{"a": 1}`},
+		{js, "br", `{"a":1}`}, {js, "br", `{"a": 1}`}, {js, "gzip", `{"a":1}`},
+		{js, "gzip", packed(`{"a":1}`, time.Time{}, 1)}, {js, "identity", `{"a":1}`},
+		{"text/plain", "gzip", packed("hello", time.Time{}, 1)}, {"text/plain", "", "hello"},
+		{"text/plain", "gzip", packed("hello!", time.Time{}, 1)},
+		{"text/plain", "gzip", packed("hello", time.Time{}, 1) + "x"},
+		{"text/plain", "gzip", packed("hello", time.Time{}, 1)[:20]}, {"text/html", "", "hello"},
+		form("one", "a=1", "b=2"), form("one", "b=2", "a=1"), form("one", "a=1"), form("one", "a=1", "b=3"),
+		form("one", "a=1", "c=2"), form("one", "a=1b", "=2"),
+		{"multipart/mixed; boundary=one", "", form("one", "a=1", "b=2").body},
+		{"multipart/form-data", "", form("one", "a=1").body},
+		{"multipart/form-data; boundary=two", "", form("one", "a=1").body},
 	} {
 		f := c.fingerprint()
 		if other, ok := seen[f]; ok {
@@ -91,7 +106,8 @@ func TestContentFingerprint(t *testing.T) {
 		seen[f] = c
 	}
 	bomb := content{"text/plain", "gzip", packed(strings.Repeat("0", 20<<20), time.Unix(1, 0), 9)}
-	if again := (content{"text/plain", "gzip", packed(strings.Repeat("0", 20<<20), time.Unix(2, 0), 9)}); again.fingerprint() == bomb.fingerprint() {
+	if again := (content{"text/plain", "gzip", packed(strings.Repeat("0", 20<<20), time.Unix(2, 0),
+		9)}); again.fingerprint() == bomb.fingerprint() {
 		t.Error("a body of 20 MiB was unpacked")
 	}
 }

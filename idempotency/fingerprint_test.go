@@ -11,9 +11,12 @@ func TestFingerprintTellsPartsApart(t *testing.T) {
 	t.Parallel()
 	seen := map[[32]byte]string{}
 	for _, c := range []struct{ method, path, query, mediaType, encoding, body string }{
-		{"POST", "/a", "", "", "", ""}, {"POSTX", "/a", "", "", "", ""}, {"POST", "/ab", "", "", "", ""}, {"POST", "/a", "b=", "", "", ""}, {"POST", "/a", "", "b", "", ""},
-		{"POST", "/a", "", "", "b", ""}, {"POST", "/a", "", "", "", "b"}, {"POST", "/a", "", "", "bc", ""}, {"POST", "/a", "", "", "b", "c"}, {"POST", "/a", "", "", "", "bc"},
-		{"POST", "/a", "", "b", "c", ""}, {"POST", "/a", "", "bc", "", ""}, {"POST", "/a", "bc=", "", "", ""}, {"POST", "/a", "b=", "c", "", ""},
+		{"POST", "/a", "", "", "", ""}, {"POSTX", "/a", "", "", "", ""}, {"POST", "/ab", "", "", "", ""},
+		{"POST", "/a", "b=", "", "", ""}, {"POST", "/a", "", "b", "", ""},
+		{"POST", "/a", "", "", "b", ""}, {"POST", "/a", "", "", "", "b"}, {"POST", "/a", "", "", "bc", ""},
+		{"POST", "/a", "", "", "b", "c"}, {"POST", "/a", "", "", "", "bc"},
+		{"POST", "/a", "", "b", "c", ""}, {"POST", "/a", "", "bc", "", ""}, {"POST", "/a", "bc=", "", "", ""},
+		{"POST", "/a", "b=", "c", "", ""},
 	} {
 		r := httptest.NewRequest(c.method, c.path+"?"+c.query, nil)
 		for name, value := range map[string]string{"Content-Type": c.mediaType, "Content-Encoding": c.encoding} {

@@ -14,8 +14,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// TxHandler answers a request within a transaction. It writes to the database by tx, publishes by the outbox with tx, and answers by w, as
-// an http.Handler does. What it returns and answers decides:
+// TxHandler answers a request within a transaction. It writes to the database by tx, publishes by the outbox with tx,
+// and answers by w, as an http.Handler does. What it returns and answers decides:
 //
 //	nil and 2xx, 3xx, or nothing          committed: its writes and the answer, which repetitions of the request get
 //	nil and 4xx                           the answer is kept, its writes are rolled back
@@ -24,18 +24,20 @@ import (
 //	another error                         nothing is kept; answered with 500, with 503 if the database is to blame, or with the 5xx that it wrote
 //	a panic, or ctx is done               nothing is kept
 //
-// ctx ends when the client goes away, unless HandlerConfig.FinishWithin lets it finish. w keeps the answer in memory until the transaction is committed: it cannot be flushed, hijacked or
-// unwrapped, informational answers (1xx) and trailers are dropped. Its header begins with what middlewares outside have set. r has a body
-// that is in memory, too. Calls of other services that the transaction cannot take back belong behind the outbox, or carry a key that is
+// ctx ends when the client goes away, unless HandlerConfig.FinishWithin lets it finish. w keeps the answer in memory
+// until the transaction is committed: it cannot be flushed, hijacked or unwrapped, informational answers (1xx) and
+// trailers are dropped. Its header begins with what middlewares outside have set. r has a body that is in memory, too.
+// Calls of other services that the transaction cannot take back belong behind the outbox, or carry a key that is
 // derived from this one's.
 type TxHandler[Tx any] func(ctx context.Context, tx Tx, w http.ResponseWriter, r *http.Request) error
 
-// ErrNotStored is returned by a TxHandler whose answer must not be kept, although its status would be: what it wrote is rolled back, the
-// answer is sent, and the request may come again with the same key. For a refusal that another moment may lift, for example.
+// ErrNotStored is returned by a TxHandler whose answer must not be kept, although its status would be: what it wrote is
+// rolled back, the answer is sent, and the request may come again with the same key. For a refusal that another moment
+// may lift, for example.
 var ErrNotStored = errors.New("the answer is sent, and not stored")
 
-// Handler is an http.Handler that runs a TxHandler once for each Idempotency-Key, and answers repetitions with what the first request was
-// answered. It is safe for concurrent use.
+// Handler is an http.Handler that runs a TxHandler once for each Idempotency-Key, and answers repetitions with what the
+// first request was answered. It is safe for concurrent use.
 type Handler[Tx any] struct {
 	store Store[Tx]
 	fn    TxHandler[Tx]
@@ -44,8 +46,8 @@ type Handler[Tx any] struct {
 
 // NewHandler returns a Handler, or all that is wrong with its configuration. It does no input or output; Check does.
 //
-// Requests with safe methods (GET, HEAD, OPTIONS, TRACE) need no key, and one that they have is ignored: they run each time. All others
-// need one.
+// Requests with safe methods (GET, HEAD, OPTIONS, TRACE) need no key, and one that they have is ignored: they run each
+// time. All others need one.
 func NewHandler[Tx any](store Store[Tx], fn TxHandler[Tx], cfg HandlerConfig) (*Handler[Tx], error) {
 	var errs []error
 	if store == nil {
@@ -123,7 +125,8 @@ func (h *Handler[Tx]) key(r *http.Request) (string, *problem) {
 	case err == nil:
 		return key, nil
 	case !errors.Is(err, errMissingKey):
-		return "", &problem{Type: ProblemInvalidKey, Title: "Idempotency-Key is invalid", Status: http.StatusBadRequest, Detail: err.Error()}
+		return "", &problem{Type: ProblemInvalidKey, Title: "Idempotency-Key is invalid", Status: http.StatusBadRequest,
+			Detail: err.Error()}
 	case h.cfg.KeyOptional:
 		return "", nil
 	}
@@ -194,8 +197,10 @@ func (h *Handler[Tx]) body(w http.ResponseWriter, r *http.Request) ([]byte, *pro
 	return body, nil
 }
 
-// once runs the request, or finds its answer. The first client gets all of the header, and the store what is for others.
-func (h *Handler[Tx]) once(w http.ResponseWriter, r *http.Request, req Request, body []byte) (answer Answer, replayed bool, err error) {
+// once runs the request, or finds its answer. The first client gets all of the header, and the store what is for
+// others.
+func (h *Handler[Tx]) once(w http.ResponseWriter, r *http.Request, req Request, body []byte) (answer Answer,
+	replayed bool, err error) {
 	var all http.Header
 	t := h.begin(r.Context())
 	answer, replayed, err = h.store.Once(t.ctx, req, func(ctx context.Context, tx Tx) (Answer, error) {
@@ -243,8 +248,10 @@ func (e *unstored) Error() string {
 
 func (e *unstored) Unwrap() error { return e.err }
 
-// run calls the handler, which finds the header as what stands outside has left it. own is what it has written of the answer's.
-func (h *Handler[Tx]) run(ctx context.Context, tx Tx, outer http.Header, r *http.Request, body []byte) (answer Answer, own http.Header, err error) {
+// run calls the handler, which finds the header as what stands outside has left it. own is what it has written of the
+// answer's.
+func (h *Handler[Tx]) run(ctx context.Context, tx Tx, outer http.Header, r *http.Request, body []byte) (answer Answer,
+	own http.Header, err error) {
 	w := newRecorder(outer, h.cfg.MaxAnswer)
 	err = h.fn(ctx, tx, w, withBody(r.WithContext(ctx), body))
 	answer = w.answer()
@@ -266,11 +273,12 @@ func withBody(r *http.Request, body []byte) *http.Request {
 	return r
 }
 
-// isStored reports whether a repetition would be answered likewise. These would not: they are about who asks and when, or the handler
-// has failed.
+// isStored reports whether a repetition would be answered likewise. These would not: they are about who asks and when,
+// or the handler has failed.
 func isStored(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooEarly,
+		http.StatusTooManyRequests:
 		return false
 	}
 	return status < http.StatusInternalServerError

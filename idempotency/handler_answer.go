@@ -9,7 +9,8 @@ import (
 )
 
 // answer is called after the transaction has ended.
-func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, body []byte, a *Answer, replayed bool, err error) Outcome {
+func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, body []byte, a *Answer, replayed bool,
+	err error) Outcome {
 	if err == nil {
 		send(w, r, a, replayed)
 		if replayed {
@@ -21,8 +22,9 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, body []byte
 	switch class := dedupstore.ClassOf(err); {
 	case errors.Is(err, ErrInProgress):
 		problem{
-			Type: ProblemInProgress, Title: "The request is being handled", Status: http.StatusConflict, retryAfter: h.cfg.RetryAfter,
-			Detail: "a request with this Idempotency-Key is being handled: repeat it later, with the same key",
+			Type: ProblemInProgress, Title: "The request is being handled", Status: http.StatusConflict,
+			retryAfter: h.cfg.RetryAfter,
+			Detail:     "a request with this Idempotency-Key is being handled: repeat it later, with the same key",
 		}.write(w)
 		return OutcomeInProgress
 	case errors.Is(err, ErrTooManyKeys):
@@ -33,7 +35,8 @@ func (h *Handler[Tx]) answer(w http.ResponseWriter, r *http.Request, body []byte
 		return OutcomeRefused
 	case errors.Is(err, ErrOtherRequest):
 		problem{
-			Type: ProblemOtherRequest, Title: "Idempotency-Key was used for another request", Status: http.StatusUnprocessableEntity,
+			Type: ProblemOtherRequest, Title: "Idempotency-Key was used for another request",
+			Status: http.StatusUnprocessableEntity,
 			Detail: "a request with this Idempotency-Key had another method, path, query, media type, encoding or body: use a key of its own for each request, and repeat requests as they were",
 		}.write(w)
 		return OutcomeOtherRequest
@@ -73,8 +76,9 @@ func (h *Handler[Tx]) failed() *problem {
 // unavailable invites to a repetition where that takes effect once.
 func (h *Handler[Tx]) unavailable(r *http.Request, err error) *problem {
 	p := &problem{
-		Type: ProblemUnavailable, Title: "The request could not be handled", Status: http.StatusServiceUnavailable, retryAfter: h.cfg.RetryAfter,
-		Detail: "repeat the request later, with the same Idempotency-Key: it takes effect once",
+		Type: ProblemUnavailable, Title: "The request could not be handled", Status: http.StatusServiceUnavailable,
+		retryAfter: h.cfg.RetryAfter,
+		Detail:     "repeat the request later, with the same Idempotency-Key: it takes effect once",
 	}
 	switch key, _ := h.key(r); {
 	case key != "":
@@ -92,7 +96,8 @@ func (h *Handler[Tx]) unavailable(r *http.Request, err error) *problem {
 func (h *Handler[Tx]) log(r *http.Request, body []byte, message string, err error) {
 	args := []any{"method", r.Method, "route", r.Pattern}
 	if err != nil {
-		parts := [][]byte{body, []byte(r.URL.RawQuery), []byte(r.Header.Get(defaultHeader)), []byte(r.Header.Get("Authorization")), []byte(r.Header.Get("Cookie"))}
+		parts := [][]byte{body, []byte(r.URL.RawQuery), []byte(r.Header.Get(defaultHeader)),
+			[]byte(r.Header.Get("Authorization")), []byte(r.Header.Get("Cookie"))}
 		args = append(args, "error", redact.Message(err.Error(), parts, redact.MaxError))
 	}
 	h.cfg.Logger.ErrorContext(r.Context(), "idempotency: "+message, args...)

@@ -14,8 +14,8 @@ var (
 	errNotFinished = errors.New("the handler has not finished within HandlerConfig.FinishWithin")
 )
 
-// span is the time of a request: until its handler runs it ends with the client's patience and BeginTimeout, and from then on with the
-// client's patience or, where the configuration lets it finish, FinishWithin.
+// span is the time of a request: until its handler runs it ends with the client's patience and BeginTimeout, and from
+// then on with the client's patience or, where the configuration lets it finish, FinishWithin.
 type span struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

@@ -10,8 +10,8 @@ import (
 
 var errMissingKey = errors.New("the request has no Idempotency-Key")
 
-// keyOf returns the key of a request: a String of RFC 8941, in double quotes, or the bare text, which many clients send. The two are one
-// key. The error repeats nothing of it.
+// keyOf returns the key of a request: a String of RFC 8941, in double quotes, or the bare text, which many clients
+// send. The two are one key. The error repeats nothing of it.
 func keyOf(h http.Header) (string, error) {
 	values := h.Values(defaultHeader)
 	switch len(values) {
@@ -41,10 +41,12 @@ func parseKey(value string) (key string, err error) {
 	return key, nil
 }
 
-// parameters are those of RFC 8941, 3.1.2. Their values are strings, or what has neither blanks nor a sign that ends a value.
+// parameters are those of RFC 8941, 3.1.2. Their values are strings, or what has neither blanks nor a sign that ends a
+// value.
 var parameters = regexp.MustCompile(`\A(?: *; *[a-z*][a-z0-9_.*-]*(?:=(?:"(?:[ !#-\[\]-~]|\\["\\])*"|[^\x00-\x20\x7f-\xff";,\\]+))?)*\z`)
 
-// unquote reads an sf-string. What may follow one, parameters, has no meaning here, and is ignored; another value has none anywhere.
+// unquote reads an sf-string. What may follow one, parameters, has no meaning here, and is ignored; another value has
+// none anywhere.
 func unquote(value string) (string, error) {
 	key := make([]byte, 0, len(value))
 	for i := 1; i < len(value); i++ {

@@ -8,10 +8,11 @@ import (
 	"github.com/einmal-go/einmal/internal/fuzztest"
 )
 
-// FuzzKey looks for keys that are not what the rules of the header field make of it, and for two spellings that are one key where they
-// must not be.
+// FuzzKey looks for keys that are not what the rules of the header field make of it, and for two spellings that are one
+// key where they must not be.
 func FuzzKey(f *testing.F) {
-	for _, seed := range []string{"", `""`, `"a"`, "a", `"a\"b"`, `"a\\"`, `"a\"`, `"a", "b"`, "a,b", "a b", "\xff", `"ü"`, ` "a" `, `"a";b`, strings.Repeat("k", 256), "a\x00"} {
+	for _, seed := range []string{"", `""`, `"a"`, "a", `"a\"b"`, `"a\\"`, `"a\"`, `"a", "b"`, "a,b", "a b", "\xff", `"ü"`,
+		` "a" `, `"a";b`, strings.Repeat("k", 256), "a\x00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

@@ -11,24 +11,26 @@ import (
 	"github.com/einmal-go/einmal/dedupstore"
 )
 
-// MaxKeyLen is the length of the longest key, in bytes, that a Transport sends. Servers that are known to take keys take between 36
-// and 255 bytes; those of Key have 36.
+// MaxKeyLen is the length of the longest key, in bytes, that a Transport sends. Servers that are known to take keys
+// take between 36 and 255 bytes; those of Key have 36.
 const MaxKeyLen = 255
 
 // ErrNoKey is wrapped by the errors for a call whose key cannot be told.
 var ErrNoKey = errors.New("no idempotency key")
 
-// derivation is hashed before the parts of every key: keys of another derivation would differ from all that were ever sent.
+// derivation is hashed before the parts of every key: keys of another derivation would differ from all that were ever
+// sent.
 const derivation = "einmal idempotency key 1"
 
-// Key derives the idempotency key of a call from the parts that say what the call is for: the operation, the entity, and whatever
-// else tells two calls apart that must both take effect. The same parts give the same key, in every process and every version
-// of einmal; other parts, and parts divided elsewhere ("a", "bc" and "ab", "c"), give another one. An empty part is a part like
-// others: see to it that an identifier which is missing does not become one.
+// Key derives the idempotency key of a call from the parts that say what the call is for: the operation, the entity,
+// and whatever else tells two calls apart that must both take effect. The same parts give the same key, in every
+// process and every version of einmal; other parts, and parts divided elsewhere ("a", "bc" and "ab", "c"), give another
+// one. An empty part is a part like others: see to it that an identifier which is missing does not become one.
 //
-// The key has the form of a UUID, 36 characters of ASCII: servers differ in what they take, and this is what all of them do. It is
-// version 8 of RFC 9562, of the first 122 bits of the SHA-256 over the parts, each behind its length. A key is no secret: who
-// knows the parts knows the key. Where several parties share an account at a server, let one part be a secret.
+// The key has the form of a UUID, 36 characters of ASCII: servers differ in what they take, and this is what all of
+// them do. It is version 8 of RFC 9562, of the first 122 bits of the SHA-256 over the parts, each behind its length. A
+// key is no secret: who knows the parts knows the key. Where several parties share an account at a server, let one part
+// be a secret.
 func Key(parts ...string) string {
 	buf := append(make([]byte, 0, 256), derivation...)
 	for _, part := range parts {
@@ -65,16 +67,17 @@ func groupEnd(i int) int {
 	}
 }
 
-// KeyFor derives the idempotency key of a call that a handler makes: from the consumer and the event that ctx carries, and from
-// step, which names the call among those of the handler. A redelivery, a restart, a redriven dead letter and a replay give the
-// same key, another event or another consumer gives another one. If a step makes several calls, more parts tell them apart: the
-// number of the item in the event, for example, and never anything that is drawn or read anew, such as the time.
+// KeyFor derives the idempotency key of a call that a handler makes: from the consumer and the event that ctx carries,
+// and from step, which names the call among those of the handler. A redelivery, a restart, a redriven dead letter and a
+// replay give the same key, another event or another consumer gives another one. If a step makes several calls, more
+// parts tell them apart: the number of the item in the event, for example, and never anything that is drawn or read
+// anew, such as the time.
 //
 //	key, err := idempotency.KeyFor(ctx, "charge")
 //
-// It is Key(consumer, event, step, more...) of dedupstore.KeyFrom, which middleware.Dedup sets; whoever renames the consumer
-// changes the keys of what is still under way. The error, which wraps ErrNoKey, says that ctx carries no event or that step is
-// empty.
+// It is Key(consumer, event, step, more...) of dedupstore.KeyFrom, which middleware.Dedup sets; whoever renames the
+// consumer changes the keys of what is still under way. The error, which wraps ErrNoKey, says that ctx carries no event
+// or that step is empty.
 func KeyFor(ctx context.Context, step string, more ...string) (string, error) {
 	effect, ok := dedupstore.KeyFrom(ctx)
 	switch {

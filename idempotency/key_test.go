@@ -14,7 +14,8 @@ import (
 	"github.com/einmal-go/einmal/idempotency"
 )
 
-// Keys that were sent are kept by servers for weeks, and events come again for as long: a value in this table never changes.
+// Keys that were sent are kept by servers for weeks, and events come again for as long: a value in this table never
+// changes.
 func TestKeyGoldenValues(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

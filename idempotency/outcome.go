@@ -23,7 +23,8 @@ const (
 )
 
 var outcomes = []Outcome{
-	OutcomeFirst, OutcomeReplayed, OutcomeNotStored, OutcomeWithoutKey, OutcomeInProgress, OutcomeOtherRequest, OutcomeRefused, OutcomeFailed,
+	OutcomeFirst, OutcomeReplayed, OutcomeNotStored, OutcomeWithoutKey, OutcomeInProgress, OutcomeOtherRequest,
+	OutcomeRefused, OutcomeFailed,
 	OutcomeUnavailable, OutcomeInterrupted,
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The types of the problems that a Handler answers with by itself, as application/problem+json (RFC 9457). They never change.
+// The types of the problems that a Handler answers with by itself, as application/problem+json (RFC 9457). They never
+// change.
 const (
 	ProblemMissingKey   = problems + "missing-key"    // 400: the request has no Idempotency-Key
 	ProblemInvalidKey   = problems + "invalid-key"    // 400: it is empty, too long, not ASCII, or there are two

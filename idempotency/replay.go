@@ -14,17 +14,20 @@ const ReplayedHeader = "Idempotent-Replayed"
 
 // replayedByDefault are the header fields that describe what the body is, and where to find what the request has made.
 var replayedByDefault = []string{
-	"Accept-Ranges", "Cache-Control", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
+	"Accept-Ranges", "Cache-Control", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language",
+	"Content-Location",
 	"Content-Range", "Content-Type", "Etag", "Last-Modified", "Link", "Location", "Repr-Digest", "Vary",
 }
 
-// addedHeader is a field of answers that are stored, and never sent: it names the fields whose values come behind those of middlewares
-// outside, and do not replace them.
+// addedHeader is a field of answers that are stored, and never sent: it names the fields whose values come behind those
+// of middlewares outside, and do not replace them.
 const addedHeader = "Einmal-Added"
 
-// neverReplayed are those of one connection or one moment, and those that would give a session to whoever repeats the request.
+// neverReplayed are those of one connection or one moment, and those that would give a session to whoever repeats the
+// request.
 var neverReplayed = []string{
-	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Set-Cookie", "Te", "Trailer",
+	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Set-Cookie", "Te",
+	"Trailer",
 	"Transfer-Encoding", "Upgrade", "Www-Authenticate", ReplayedHeader, addedHeader,
 }
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// recorder keeps what a handler answers until the transaction is committed. It is no Flusher and no Hijacker, and has no Unwrap: there
-// is nothing that may be sent before.
+// recorder keeps what a handler answers until the transaction is committed. It is no Flusher and no Hijacker, and has
+// no Unwrap: there is nothing that may be sent before.
 type recorder struct {
 	outer  http.Header // of the middlewares outside
 	began  http.Header // what the handler found: outer's values, in memory of their own
@@ -88,8 +88,8 @@ func (w *recorder) answer() Answer {
 	return Answer{Status: w.status, Header: w.sent, Body: w.body}
 }
 
-// ownHeader is what the handler has written of the header: fields that it has set, and the values that it has added to fields of
-// middlewares outside. addedHeader names the latter, and those of lists to which others add.
+// ownHeader is what the handler has written of the header: fields that it has set, and the values that it has added to
+// fields of middlewares outside. addedHeader names the latter, and those of lists to which others add.
 func (w *recorder) ownHeader() http.Header {
 	own := http.Header{}
 	var added []string

@@ -28,9 +28,11 @@ type Request struct {
 func (r *Request) Validate() error {
 	switch {
 	case len(r.Scope) > maxScopeLen || !plain(r.Scope):
-		return fmt.Errorf("%w: the scope has %d bytes: it must be UTF-8 text of at most %d, without NUL", dedupstore.ErrInvalidKey, len(r.Scope), maxScopeLen)
+		return fmt.Errorf("%w: the scope has %d bytes: it must be UTF-8 text of at most %d, without NUL",
+			dedupstore.ErrInvalidKey, len(r.Scope), maxScopeLen)
 	case r.Key == "" || len(r.Key) > MaxKeyLen || !plain(r.Key):
-		return fmt.Errorf("%w: the key has %d bytes: it must be UTF-8 text of 1 to %d, without NUL", dedupstore.ErrInvalidKey, len(r.Key), MaxKeyLen)
+		return fmt.Errorf("%w: the key has %d bytes: it must be UTF-8 text of 1 to %d, without NUL", dedupstore.ErrInvalidKey,
+			len(r.Key), MaxKeyLen)
 	case r.Keep <= 0:
 		return fmt.Errorf("%w: an answer cannot be kept for %v: make Keep positive", dedupstore.ErrInvalidKey, r.Keep)
 	}
@@ -58,18 +60,19 @@ type Answer struct {
 
 // Store remembers the answers to requests in the database in which Tx is a transaction.
 //
-// A Store must be safe for concurrent use, by many goroutines and by many processes on the same database. This interface does not
-// change within a major version; new abilities are optional interfaces, of which dedupstore.Checker is one.
+// A Store must be safe for concurrent use, by many goroutines and by many processes on the same database. This
+// interface does not change within a major version; new abilities are optional interfaces, of which dedupstore.Checker
+// is one.
 type Store[Tx any] interface {
 	// Transactor runs what has no key.
 	dedupstore.Transactor[Tx]
 
-	// Once runs fn in a transaction and stores its answer in the same one, unless an answer to a request with that scope and key is
-	// stored and has not expired: that one is returned then, replayed is true, and fn does not run.
+	// Once runs fn in a transaction and stores its answer in the same one, unless an answer to a request with that scope
+	// and key is stored and has not expired: that one is returned then, replayed is true, and fn does not run.
 	//
-	// Once makes one attempt. fn may have run in an attempt that was rolled back; at most one is ever committed as long as the
-	// answer is kept. What it commits and rolls back, and how it fails, is as dedupstore.Store says of Once, in particular if ctx is
-	// done when fn returns. Once must moreover
+	// Once makes one attempt. fn may have run in an attempt that was rolled back; at most one is ever committed as long as
+	// the answer is kept. What it commits and rolls back, and how it fails, is as dedupstore.Store says of Once, in
+	// particular if ctx is done when fn returns. Once must moreover
 	//
 	//   - commit the answer and everything that fn wrote through tx together, or nothing of both; with Answer.DropWrites the
 	//     answer alone, also where a statement of fn has failed;
@@ -82,11 +85,12 @@ type Store[Tx any] interface {
 	//   - return errors of its own that repeat neither scope nor key.
 	//
 	// Once must not keep or use tx, and fn must not, after fn has returned.
-	Once(ctx context.Context, req Request, fn func(ctx context.Context, tx Tx) (Answer, error)) (answer Answer, replayed bool, err error)
+	Once(ctx context.Context, req Request, fn func(ctx context.Context, tx Tx) (Answer, error)) (answer Answer,
+		replayed bool, err error)
 }
 
-// KeyCounter is a Store that keeps to Request.MaxKeys: Once returns an error that wraps ErrTooManyKeys, and runs nothing, if as many answers
-// that have not expired are stored for the scope. It replays what is stored all the same.
+// KeyCounter is a Store that keeps to Request.MaxKeys: Once returns an error that wraps ErrTooManyKeys, and runs
+// nothing, if as many answers that have not expired are stored for the scope. It replays what is stored all the same.
 type KeyCounter interface {
 	// CountsKeys says so, and does nothing.
 	CountsKeys()
@@ -97,8 +101,8 @@ var (
 	// ErrInProgress is returned while another transaction runs the request of the same key. It is dedupstore.Transient.
 	ErrInProgress = dedupstore.WithClass(dedupstore.Transient, errors.New("a request with the same key is being handled"))
 
-	// ErrTooManyKeys is returned by a KeyCounter for a request that would be one more than Request.MaxKeys. It is dedupstore.Transient:
-	// answers expire.
+	// ErrTooManyKeys is returned by a KeyCounter for a request that would be one more than Request.MaxKeys. It is
+	// dedupstore.Transient: answers expire.
 	ErrTooManyKeys = dedupstore.WithClass(dedupstore.Transient, errors.New("too many answers are kept for the scope"))
 
 	// ErrOtherRequest is returned for a key that was used for a request that differs. It is dedupstore.Permanent.

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Again reports whether the answer to a call with a key leaves open what became of it, so that it is worth repeating: 408 (request
-// time-out), 409 (the first request is in progress), 425 (too early), 429 (too many requests), and 5xx but 501 and 505, which
-// the same request meets each time. All others are definite, and so is one that says by ReplayedHeader that it is kept for the
-// key: it will not change.
+// Again reports whether the answer to a call with a key leaves open what became of it, so that it is worth repeating:
+// 408 (request time-out), 409 (the first request is in progress), 425 (too early), 429 (too many requests), and 5xx but
+// 501 and 505, which the same request meets each time. All others are definite, and so is one that says by
+// ReplayedHeader that it is kept for the key: it will not change.
 func Again(res *http.Response) bool {
 	if res.Header.Get(ReplayedHeader) == "true" {
 		return false
@@ -25,9 +25,9 @@ func Again(res *http.Response) bool {
 	}
 }
 
-// RetryAfter returns the pause that an answer asks for by Retry-After, in seconds or as a date, and whether it asks for one. A
-// handler whose call came to nothing hands it on: consumer.RetryAfter(min(d, time.Hour), err), for a service may ask for years,
-// and what is ordered behind the message waits as long. A date that has passed is a pause of 0.
+// RetryAfter returns the pause that an answer asks for by Retry-After, in seconds or as a date, and whether it asks for
+// one. A handler whose call came to nothing hands it on: consumer.RetryAfter(min(d, time.Hour), err), for a service may
+// ask for years, and what is ordered behind the message waits as long. A date that has passed is a pause of 0.
 func RetryAfter(res *http.Response) (time.Duration, bool) {
 	value := res.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// attempt is one request of a call and what became of it: an answer or an error. Until its answer is whole or handed over, it
-// may take no longer than it was given.
+// attempt is one request of a call and what became of it: an answer or an error. Until its answer is whole or handed
+// over, it may take no longer than it was given.
 type attempt struct {
 	res    *http.Response
 	err    error
@@ -90,8 +90,8 @@ func (a *attempt) stop() {
 	a.cancel(nil)
 }
 
-// handOver gives the answer to the caller, whose context alone bounds it from now on. An attempt whose time is over at that
-// moment has failed.
+// handOver gives the answer to the caller, whose context alone bounds it from now on. An attempt whose time is over at
+// that moment has failed.
 func (a *attempt) handOver(req *http.Request) (*http.Response, error) {
 	if a.err == nil && !a.whole {
 		a.release()
@@ -154,7 +154,8 @@ func (r readCloser) Close() error { return r.close() }
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string {
-	return fmt.Sprintf("no whole answer within %v: see TransportConfig.AttemptTimeout and Budget", time.Duration(e).Round(time.Millisecond))
+	return fmt.Sprintf("no whole answer within %v: see TransportConfig.AttemptTimeout and Budget",
+		time.Duration(e).Round(time.Millisecond))
 }
 func (timeoutError) Timeout() bool        { return true }
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -13,8 +13,8 @@ import (
 	"github.com/einmal-go/einmal/idempotency"
 )
 
-// Where the pauses may be longer, they are: of many calls, some wait longer before the third and the fourth attempt than before the second
-// is possible.
+// Where the pauses may be longer, they are: of many calls, some wait longer before the third and the fourth attempt
+// than before the second is possible.
 func TestThePauseGrowsBeyondTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,9 +26,11 @@ func TestThePauseGrowsBeyondTheFirst(t *testing.T) {
 			OnRetry: func(_ context.Context, r idempotency.Retry) { longest[r.Attempt] = max(longest[r.Attempt], r.Wait) },
 		}
 		for range 200 {
-			do(t, &http.Client{Transport: idempotency.NewTransport(base, cfg)}, post(t.Context(), "http://provider", "key-1", ""))
+			do(t, &http.Client{Transport: idempotency.NewTransport(base, cfg)}, post(t.Context(), "http://provider", "key-1",
+				""))
 		}
-		for n, limit := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 4: 8 * time.Second} {
+		for n, limit := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second,
+			4: 8 * time.Second} {
 			if got := longest[n]; got > limit || got < limit*8/10 {
 				t.Errorf("of 200 pauses %d the longest is %v, want nearly %v", n, got, limit)
 			}
@@ -66,13 +68,15 @@ func TestABaseThatReturnsNothing(t *testing.T) {
 	cfg.Attempts = 2
 	base := roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })                          //nolint:nilnil // that is the mistake
 	_, err := idempotency.NewTransport(base, cfg).RoundTrip(post(t.Context(), "http://provider", "key-1", "body")) //nolint:bodyclose // there is none
-	if gaveUp, ok := errors.AsType[*idempotency.GaveUp](err); !ok || gaveUp.Attempts != 2 || !strings.Contains(err.Error(), "neither an answer nor an error") {
+	if gaveUp, ok := errors.AsType[*idempotency.GaveUp](err); !ok || gaveUp.Attempts != 2 ||
+		!strings.Contains(err.Error(), "neither an answer nor an error") {
 		t.Errorf("%v", err)
 	}
 	bodiless := roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}, nil
 	})
-	res, err := idempotency.NewTransport(bodiless, quick()).RoundTrip(post(t.Context(), "http://provider", "key-1", "body"))
+	res, err := idempotency.NewTransport(bodiless, quick()).RoundTrip(post(t.Context(), "http://provider", "key-1",
+		"body"))
 	if err != nil || res.Body == nil {
 		t.Fatalf("an answer without a body: %v", err)
 	}
@@ -88,7 +92,8 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return base.response(200), nil
 		}
-		client := &http.Client{Transport: idempotency.NewTransport(base, &idempotency.TransportConfig{MaxAnswer: -1, Attempts: 1, AttemptTimeout: time.Second})}
+		client := &http.Client{Transport: idempotency.NewTransport(base,
+			&idempotency.TransportConfig{MaxAnswer: -1, Attempts: 1, AttemptTimeout: time.Second})}
 		res, err := client.Do(post(t.Context(), "http://provider", "key-1", ""))
 		if err == nil {
 			_ = res.Body.Close()

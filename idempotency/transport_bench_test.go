@@ -9,14 +9,15 @@ import (
 	"github.com/einmal-go/einmal/idempotency"
 )
 
-// BenchmarkCall is a POST with a key and its answer, by http.Client alone and with a Transport: over a kept connection of the
-// loopback, and without a network, which leaves what the Transport itself costs.
+// BenchmarkCall is a POST with a key and its answer, by http.Client alone and with a Transport: over a kept connection
+// of the loopback, and without a network, which leaves what the Transport itself costs.
 func BenchmarkCall(b *testing.B) {
 	answer := http.Header{"Content-Type": {"application/json"}}
 	memory := roundTripper(func(req *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		_ = req.Body.Close()
-		return &http.Response{StatusCode: http.StatusCreated, Header: answer, Body: io.NopCloser(strings.NewReader(`{"id":"1"}`)), ContentLength: 10}, nil
+		return &http.Response{StatusCode: http.StatusCreated, Header: answer,
+			Body: io.NopCloser(strings.NewReader(`{"id":"1"}`)), ContentLength: 10}, nil
 	})
 	for _, place := range []string{"loopback", "memory"} {
 		for _, kind := range []string{"bare", "transport"} {

@@ -28,7 +28,8 @@ func newBody(req *http.Request, limit int64) (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body{again: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, length: int64(len(data))}, nil
+	return &body{again: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+		length: int64(len(data))}, nil
 }
 
 // keep reads the body, and closes it. The end of the request's context ends a body that does not come.

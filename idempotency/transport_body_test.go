@@ -55,7 +55,8 @@ func TestTheBodyIsSentAgain(t *testing.T) {
 				t.Errorf("%s: call %d has %d bytes, the first one %d", name, call.Number, len(call.Body), len(calls[0].Body))
 			}
 		}
-		if want := map[bool]int{true: 0, false: len(large)}[strings.HasPrefix(name, "no") || strings.HasSuffix(name, "nothing")]; len(calls[0].Body) != want {
+		if want := map[bool]int{true: 0, false: len(large)}[strings.HasPrefix(name, "no") ||
+			strings.HasSuffix(name, "nothing")]; len(calls[0].Body) != want {
 			t.Errorf("%s: %d bytes were sent, want %d", name, len(calls[0].Body), want)
 		}
 		if len(calls) != 4 {
@@ -64,7 +65,8 @@ func TestTheBodyIsSentAgain(t *testing.T) {
 	}
 }
 
-// A body that is kept has a length and can be read again, for net/http too, which repeats what a kept connection has lost.
+// A body that is kept has a length and can be read again, for net/http too, which repeats what a kept connection has
+// lost.
 func TestABodyThatIsKept(t *testing.T) {
 	t.Parallel()
 	base := roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -115,7 +117,8 @@ func TestABodyOverTheLimit(t *testing.T) {
 	}
 	// with GetBody nothing is kept in memory, and there is no limit
 	provider := failing()
-	if status, _ := do(t, clientOf(t, cfg), post(t.Context(), serve(t, provider), "key-1", "12345")); status != http.StatusCreated {
+	if status, _ := do(t, clientOf(t, cfg), post(t.Context(), serve(t, provider), "key-1",
+		"12345")); status != http.StatusCreated {
 		t.Errorf("GetBody: answer %d", status)
 	}
 }

@@ -120,8 +120,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// GaveUp is the error of a call that was repeated and still has no answer. It does not say that the call had no effect, unless it wraps
-// ErrNotSent.
+// GaveUp is the error of a call that was repeated and still has no answer. It does not say that the call had no effect,
+// unless it wraps ErrNotSent.
 type GaveUp struct {
 	Attempts int
 	Err      error // of the last attempt, or of the context that ended between two

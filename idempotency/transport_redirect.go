@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Redirected is the error of a call that was answered with a redirect which must not be followed. The answer to what an http.Client
-// would send instead says nothing about the call: after 301, 302 and 303 that is a GET without key and body; after 307 and 308 it is the
-// call, with key and body, for somebody else to read. Whether the call has had an effect is not known: call the address that answers by
-// itself, with the same key.
+// Redirected is the error of a call that was answered with a redirect which must not be followed. The answer to what an
+// http.Client would send instead says nothing about the call: after 301, 302 and 303 that is a GET without key and
+// body; after 307 and 308 it is the call, with key and body, for somebody else to read. Whether the call has had an
+// effect is not known: call the address that answers by itself, with the same key.
 type Redirected struct {
 	Status   int
 	Location *url.URL // whole; it may carry secrets
@@ -24,13 +24,15 @@ func (e *Redirected) Error() string {
 	if keepsCall(e.Status) {
 		what = "the key and the body are for the host that was called: call the other one, or name it in TransportConfig.RedirectHosts"
 	}
-	return fmt.Sprintf("the call was answered with a redirect, %d %s, to %s, which is not followed: %s", e.Status, http.StatusText(e.Status), to.String(), what)
+	return fmt.Sprintf("the call was answered with a redirect, %d %s, to %s, which is not followed: %s", e.Status,
+		http.StatusText(e.Status), to.String(), what)
 }
 
 // redirect returns where an http.Client would go after the answer, or nil if it would not go anywhere.
 func redirect(res *http.Response, from *url.URL) *url.URL {
 	switch res.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 	default:
 		return nil
 	}

@@ -22,7 +22,8 @@ type record struct {
 
 func (s *record) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	s.calls = append(s.calls, fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header.Get("Idempotency-Key"), " ", string(body)))
+	s.calls = append(s.calls, fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header.Get("Idempotency-Key"), " ",
+		string(body)))
 	s.then.ServeHTTP(w, r)
 }
 
@@ -35,7 +36,10 @@ func (s *record) want(t *testing.T, calls ...string) {
 
 // paid answers all requests as if they were payments.
 func paid() *record {
-	return &record{then: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") })}
+	return &record{then: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = io.WriteString(w, "paid")
+	})}
 }
 
 func redirecting(code int, to string) *record {
@@ -65,7 +69,8 @@ func TestARedirectIsNoAnswer(t *testing.T) {
 			redirect, ok := errors.AsType[*idempotency.Redirected](err)
 			if !ok || redirect.Status != code || redirect.Location == nil || redirect.Location.Path != "/moved" {
 				t.Errorf("%s, %d: %v, want an error with the redirect", method, code, err)
-			} else if text := err.Error(); !strings.Contains(text, fmt.Sprint(code)) || !strings.Contains(text, "/moved") || strings.Contains(text, "secret") || errors.Is(err, idempotency.ErrNotSent) {
+			} else if text := err.Error(); !strings.Contains(text, fmt.Sprint(code)) || !strings.Contains(text, "/moved") ||
+				strings.Contains(text, "secret") || errors.Is(err, idempotency.ErrNotSent) {
 				t.Errorf("%s, %d: %v, want the redirect named without its query", method, code, err)
 			}
 			source.want(t, method+` /charges "key-1" body`)
@@ -77,7 +82,8 @@ func TestARedirectIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A redirect that keeps method and body is followed at the service that was called, with the call's key, and nowhere else.
+// A redirect that keeps method and body is followed at the service that was called, with the call's key, and nowhere
+// else.
 func TestRedirectsThatKeepTheCall(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{307, 308} {
@@ -102,7 +108,8 @@ func TestRedirectsThatKeepTheCall(t *testing.T) {
 				continue
 			}
 			target.want(t)
-			if redirect, ok := errors.AsType[*idempotency.Redirected](err); !ok || redirect.Status != code || !strings.Contains(err.Error(), "RedirectHosts") {
+			if redirect, ok := errors.AsType[*idempotency.Redirected](err); !ok || redirect.Status != code ||
+				!strings.Contains(err.Error(), "RedirectHosts") {
 				t.Errorf("%d, %s: %v, want an error with the redirect", code, name, err)
 			}
 		}
@@ -110,7 +117,8 @@ func TestRedirectsThatKeepTheCall(t *testing.T) {
 		mux.Handle("/old", redirecting(code, "/new"))
 		mux.Handle("/new", paid())
 		all := &record{then: mux}
-		if status, body := do(t, clientOf(t, quick()), post(t.Context(), serve(t, all)+"/old", "key-1", "body")); status != 200 || body != "paid" {
+		if status, body := do(t, clientOf(t, quick()), post(t.Context(), serve(t, all)+"/old", "key-1",
+			"body")); status != 200 || body != "paid" {
 			t.Errorf("%d: answer %d %q", code, status, body)
 		}
 		all.want(t, `POST /old "key-1" body`, `POST /new "key-1" body`)
@@ -125,7 +133,8 @@ func TestACallIsRepeatedBehindARedirect(t *testing.T) {
 	mux.Handle("/old", redirecting(http.StatusTemporaryRedirect, "/new"))
 	mux.Handle("/new", h)
 	all := &record{then: mux}
-	if status, _ := do(t, clientOf(t, quick()), post(t.Context(), serve(t, all)+"/old", "key-1", "body")); status != http.StatusCreated {
+	if status, _ := do(t, clientOf(t, quick()), post(t.Context(), serve(t, all)+"/old", "key-1",
+		"body")); status != http.StatusCreated {
 		t.Errorf("answer %d", status)
 	}
 	all.want(t, `POST /old "key-1" body`, `POST /new "key-1" body`, `POST /new "key-1" body`)
@@ -136,7 +145,8 @@ func TestRedirectsOutOfTLS(t *testing.T) {
 	t.Parallel()
 	for location, followed := range map[string]bool{
 		"https://provider/new": true, "/new": true, "https://provider:443/new": true, "//PROVIDER/new": true,
-		"http://provider/new": false, "https://provider:8443/new": false, "https://provider.evil/new": false, "//evil/new": false, "ftp://provider/new": false,
+		"http://provider/new": false, "https://provider:8443/new": false, "https://provider.evil/new": false,
+		"//evil/new": false, "ftp://provider/new": false,
 		"https://wished/new": true, "http://wished/new": false, "https://wished:1/new": false,
 	} {
 		base := &answering{}
@@ -146,13 +156,15 @@ func TestRedirectsOutOfTLS(t *testing.T) {
 			}
 			return base.response(201), nil
 		}
-		client := &http.Client{Transport: idempotency.NewTransport(base, &idempotency.TransportConfig{RedirectHosts: []string{"wished"}})}
+		client := &http.Client{Transport: idempotency.NewTransport(base,
+			&idempotency.TransportConfig{RedirectHosts: []string{"wished"}})}
 		res, err := client.Do(post(t.Context(), "https://provider/old", "key-1", "body"))
 		if err == nil {
 			_ = res.Body.Close()
 		}
 		if followed != (err == nil) || followed != (len(base.calls) == 2) || !base.bodies[0].closed() {
-			t.Errorf("%s: %v after %d calls, the body is closed: %v; want it followed: %v", location, err, len(base.calls), base.bodies[0].closed(), followed)
+			t.Errorf("%s: %v after %d calls, the body is closed: %v; want it followed: %v", location, err, len(base.calls),
+				base.bodies[0].closed(), followed)
 		}
 	}
 }
@@ -172,7 +184,8 @@ func TestAnswersThatAreNoRedirects(t *testing.T) {
 			}
 			return base.response(code, "Location", location), nil
 		}
-		status, _ := do(t, &http.Client{Transport: idempotency.NewTransport(base, quick())}, post(t.Context(), "https://provider/old", "key-1", "body"))
+		status, _ := do(t, &http.Client{Transport: idempotency.NewTransport(base, quick())},
+			post(t.Context(), "https://provider/old", "key-1", "body"))
 		if status != code || len(base.calls) != 1 {
 			t.Errorf("%d: answer %d after %d calls", code, status, len(base.calls))
 		}
@@ -203,7 +216,8 @@ func TestTheBudgetOfRedirects(t *testing.T) {
 			return base.response(307, "Location", "/again"), nil
 		}
 		began := time.Now()
-		client := &http.Client{Transport: idempotency.NewTransport(base, &idempotency.TransportConfig{Attempts: 100, Budget: 10 * time.Second})}
+		client := &http.Client{Transport: idempotency.NewTransport(base,
+			&idempotency.TransportConfig{Attempts: 100, Budget: 10 * time.Second})}
 		res, err := client.Do(post(t.Context(), "https://provider/old", "key-1", "body"))
 		if err == nil {
 			_ = res.Body.Close()

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 )
 
-// ErrNotSent is wrapped by the errors of calls that have had no effect, because nothing of any attempt was sent: what was wrong with the
-// request was seen before, or there was no connection for it (the address has no name server's entry, the port refuses, the TLS handshake
-// fails). An error that does not wrap it says nothing about the effect. It is about one call: an earlier one with the same key may have
-// been sent.
+// ErrNotSent is wrapped by the errors of calls that have had no effect, because nothing of any attempt was sent: what
+// was wrong with the request was seen before, or there was no connection for it (the address has no name server's
+// entry, the port refuses, the TLS handshake fails). An error that does not wrap it says nothing about the effect. It
+// is about one call: an earlier one with the same key may have been sent.
 var ErrNotSent = errors.New("the call was not sent")
 
 // notSent is an error that wraps ErrNotSent.
@@ -44,12 +44,14 @@ func (t *connTrace) in(ctx context.Context) context.Context {
 	})
 }
 
-// maybeSent is false for an attempt that has asked for a connection and never got one. A base that tells nothing may have sent it.
+// maybeSent is false for an attempt that has asked for a connection and never got one. A base that tells nothing may
+// have sent it.
 func (t *connTrace) maybeSent() bool { return !t.asked.Load() || t.got.Load() }
 
 // refusals are what net/http says of requests that it does not send. It has no types for them.
 var refusals = []string{
-	"unsupported protocol scheme", "http: no Host in request URL", "net/http: invalid header field", "net/http: invalid trailer field",
+	"unsupported protocol scheme", "http: no Host in request URL", "net/http: invalid header field",
+	"net/http: invalid trailer field",
 	"net/http: invalid method", "http: nil Request.URL", "http: nil Request.Header",
 }
 

@@ -75,9 +75,10 @@ func TestWhatWasNeverSent(t *testing.T) {
 		url  string
 		base func(*http.Transport)
 	}{
-		"refused":       {url: closedPort(t)},
-		"no name":       {url: "http://name.invalid/", base: func(b *http.Transport) { b.DialContext = noName }},
-		"TLS handshake": {url: "https://" + deaf.Addr().String(), base: func(b *http.Transport) { b.TLSHandshakeTimeout = 50 * time.Millisecond }},
+		"refused": {url: closedPort(t)},
+		"no name": {url: "http://name.invalid/", base: func(b *http.Transport) { b.DialContext = noName }},
+		"TLS handshake": {url: "https://" + deaf.Addr().String(),
+			base: func(b *http.Transport) { b.TLSHandshakeTimeout = 50 * time.Millisecond }},
 		"proxy": {url: "https://provider.example", base: func(b *http.Transport) {
 			proxy, _ := url.Parse(serve(t, &statuses{codes: []int{502}}))
 			b.Proxy = http.ProxyURL(proxy)
@@ -91,7 +92,8 @@ func TestWhatWasNeverSent(t *testing.T) {
 		cfg.Attempts = 3
 		_, err := (&http.Client{Transport: idempotency.NewTransport(base, cfg)}).Do(post(t.Context(), tc.url, "key-1", "body")) //nolint:bodyclose // there is none
 		gaveUp, ok := errors.AsType[*idempotency.GaveUp](err)
-		if !ok || gaveUp.Attempts != 3 || !errors.Is(err, idempotency.ErrNotSent) || strings.Contains(err.Error(), "taken effect") {
+		if !ok || gaveUp.Attempts != 3 || !errors.Is(err, idempotency.ErrNotSent) ||
+			strings.Contains(err.Error(), "taken effect") {
 			t.Errorf("%s: %v, want an error after 3 attempts that wraps ErrNotSent", name, err)
 		}
 	}

@@ -153,7 +153,8 @@ func (s *statuses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestWhichAnswersAreRepeated(t *testing.T) {
 	t.Parallel()
 	again := []int{408, 409, 425, 429, 500, 502, 503, 504, 507, 599}
-	for _, code := range append(again, 200, 201, 202, 204, 304, 400, 401, 402, 403, 404, 405, 410, 412, 413, 415, 422, 423, 451, 501, 505) {
+	for _, code := range append(again, 200, 201, 202, 204, 304, 400, 401, 402, 403, 404, 405, 410, 412, 413, 415, 422, 423,
+		451, 501, 505) {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
 			h := &statuses{codes: []int{code, 201}}
@@ -202,7 +203,8 @@ func TestRequireKey(t *testing.T) {
 	t.Parallel()
 	cfg := quick()
 	cfg.RequireKey = true
-	for method, refused := range map[string]bool{"POST": true, "PATCH": true, "PUT": true, "DELETE": true, "GET": false, "HEAD": false} {
+	for method, refused := range map[string]bool{"POST": true, "PATCH": true, "PUT": true, "DELETE": true, "GET": false,
+		"HEAD": false} {
 		h := &statuses{codes: []int{200}}
 		body := &closer{Reader: strings.NewReader("body")}
 		req, _ := http.NewRequestWithContext(t.Context(), method, serve(t, h), body)
@@ -219,7 +221,8 @@ func TestRequireKey(t *testing.T) {
 // The key goes with every method that may have an effect; a context with a key may be used for a GET beside it.
 func TestTheKeyIsSentWithMethodsThatHaveEffects(t *testing.T) {
 	t.Parallel()
-	for method, sent := range map[string]bool{"POST": true, "PATCH": true, "PUT": true, "DELETE": true, "GET": false, "HEAD": false, "OPTIONS": false} {
+	for method, sent := range map[string]bool{"POST": true, "PATCH": true, "PUT": true, "DELETE": true, "GET": false,
+		"HEAD": false, "OPTIONS": false} {
 		h := &statuses{codes: []int{503, 200}}
 		req, _ := http.NewRequestWithContext(idempotency.WithKey(t.Context(), "key-1"), method, serve(t, h), nil)
 		if status, _ := do(t, clientOf(t, quick()), req); status != 200 || len(h.seen) != 2 {
@@ -242,7 +245,8 @@ func TestTheLastAnswerIsReturnedWhole(t *testing.T) {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusServiceUnavailable || string(body) != "answer 3" || res.Header.Get("X-Reason") != "why" || len(h.seen) != 3 {
+	if err != nil || res.StatusCode != http.StatusServiceUnavailable || string(body) != "answer 3" ||
+		res.Header.Get("X-Reason") != "why" || len(h.seen) != 3 {
 		t.Errorf("answer %d %q, %v after %d calls, want the third", res.StatusCode, body, err, len(h.seen))
 	}
 }

@@ -65,7 +65,8 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 				return base.response(201), nil
 			}
 			cfg := &idempotency.TransportConfig{MinBackoff: time.Second, MaxBackoff: time.Second}
-			status, _ := do(t, &http.Client{Transport: idempotency.NewTransport(base, cfg)}, post(t.Context(), "http://provider", "key-1", ""))
+			status, _ := do(t, &http.Client{Transport: idempotency.NewTransport(base, cfg)},
+				post(t.Context(), "http://provider", "key-1", ""))
 			if status != 201 || len(base.calls) != 2 {
 				t.Fatalf("%s: answer %d after %d calls, want 201 after 2", name, status, len(base.calls))
 			}
@@ -127,7 +128,8 @@ func TestAWaitThatDoesNotFit(t *testing.T) {
 			began := time.Now()
 			status, body := do(t, client, post(ctx, "http://provider", "key-1", ""))
 			if status != 503 || body != "answer" || len(base.calls) != 1 || time.Since(began) != 0 {
-				t.Errorf("%s: answer %d %q after %d calls and %v, want the first at once", name, status, body, len(base.calls), time.Since(began))
+				t.Errorf("%s: answer %d %q after %d calls and %v, want the first at once", name, status, body, len(base.calls),
+					time.Since(began))
 			}
 		})
 	}
@@ -193,7 +195,8 @@ func TestAnAttemptThatHangsIsRepeated(t *testing.T) {
 	cfg := quick()
 	cfg.AttemptTimeout = 300 * time.Millisecond
 	cfg.Attempts = 50 // a loaded machine may need more than three
-	if status, body := do(t, clientOf(t, cfg), post(t.Context(), url, "key-1", "body")); status != 200 || body != "answer" {
+	if status, body := do(t, clientOf(t, cfg), post(t.Context(), url, "key-1", "body")); status != 200 ||
+		body != "answer" {
 		t.Errorf("answer %d %q", status, body)
 	}
 }
@@ -220,7 +223,8 @@ func TestTheContextEndsACall(t *testing.T) {
 				t.Errorf("%s: another attempt was to follow", name)
 			}
 			if !errors.Is(err, cause) || len(base.calls) != 1 || time.Since(began) != 5*time.Second {
-				t.Errorf("%s: %v after %d calls and %v, want the context's cause after 5 s", name, err, len(base.calls), time.Since(began))
+				t.Errorf("%s: %v after %d calls and %v, want the context's cause after 5 s", name, err, len(base.calls),
+					time.Since(began))
 			}
 		})
 	}
@@ -242,7 +246,8 @@ func TestThePauseGrows(t *testing.T) {
 			},
 		}
 		do(t, &http.Client{Transport: idempotency.NewTransport(base, cfg)}, post(t.Context(), "http://provider", "key-1", ""))
-		for i, limit := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
+		for i, limit := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
+			8 * time.Second} {
 			if waits[i] > limit {
 				t.Errorf("pause %d is %v, want at most %v", i+1, waits[i], limit)
 			}
@@ -317,7 +322,8 @@ func TestAnswersOverTheLimit(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: r, ContentLength: -1}, nil
 		}}
 		cfg := &idempotency.TransportConfig{MaxAnswer: -1}
-		res, err := (&http.Client{Transport: idempotency.NewTransport(base, cfg)}).Do(post(t.Context(), "http://provider", "key-1", ""))
+		res, err := (&http.Client{Transport: idempotency.NewTransport(base, cfg)}).Do(post(t.Context(), "http://provider",
+			"key-1", ""))
 		if err != nil {
 			t.Fatal(err)
 		}

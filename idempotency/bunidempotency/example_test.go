@@ -26,7 +26,8 @@ func Example() {
 	defer conn.Close()
 	conn.SetMaxOpenConns(1) // the database is the connection's
 	db := bun.NewDB(conn, sqlitedialect.New())
-	if _, err := db.ExecContext(context.Background(), schema.SQLite.SQL(nil, schema.Idempotency)+"create table orders (id integer primary key)"); err != nil {
+	if _, err := db.ExecContext(context.Background(), schema.SQLite.SQL(nil, schema.Idempotency)+
+		"create table orders (id integer primary key)"); err != nil {
 		panic(err)
 	}
 	placeOrder := func(ctx context.Context, tx bun.Tx, w http.ResponseWriter, _ *http.Request) error {

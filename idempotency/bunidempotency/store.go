@@ -28,15 +28,16 @@ var (
 	_ dedupstore.Checker        = (*Store)(nil)
 )
 
-// New returns a Store on db, which stays the caller's to close, after the last request. A nil cfg is all defaults. New does no
-// input or output. What is wrong with its arguments is the error of Check, and of every other call.
+// New returns a Store on db, which stays the caller's to close, after the last request. A nil cfg is all defaults. New
+// does no input or output. What is wrong with its arguments is the error of Check, and of every other call.
 func New(db *bun.DB, cfg *sqlidempotency.Config) *Store {
 	if cfg == nil {
 		cfg = &sqlidempotency.Config{}
 	}
 	driver := idemsql.Driver[bun.Tx]{
 		Transactor: bunstore.New(db, &sqlstore.Config{
-			Schema: cfg.Schema, Table: cfg.Table, IdleTimeout: cfg.IdleTimeout, CommitTimeout: cfg.CommitTimeout, Logger: cfg.Logger,
+			Schema: cfg.Schema, Table: cfg.Table, IdleTimeout: cfg.IdleTimeout, CommitTimeout: cfg.CommitTimeout,
+			Logger: cfg.Logger,
 		}),
 		Run: func(ctx context.Context, tx bun.Tx, steps ...idemsql.Step) error {
 			return idemsql.RunSQL(ctx, tx.Tx, steps...) // the values stand beside the texts, not in them
@@ -48,7 +49,10 @@ func New(db *bun.DB, cfg *sqlidempotency.Config) *Store {
 		if db.Dialect().Name() == dialect.SQLite {
 			in = schema.SQLite
 		} else {
-			driver.Check = func(ctx context.Context) error { return bundriver.PreparesNothing(ctx, "bunidempotency", driver.Ask) }
+			driver.Check = func(ctx context.Context) error {
+				return bundriver.PreparesNothing(ctx, "bunidempotency",
+					driver.Ask)
+			}
 		}
 	}
 	return &Store{idemsql.New("bunidempotency", driver, in, idemsql.Config{

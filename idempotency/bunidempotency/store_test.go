@@ -58,7 +58,8 @@ func TestCheckFindsADriverThatPrepares(t *testing.T) {
 	t.Parallel()
 	url := serverstest.DatabaseURL(t)
 	for mode, fine := range map[pgx.QueryExecMode]bool{
-		pgx.QueryExecModeCacheStatement: false, pgx.QueryExecModeCacheDescribe: true, pgx.QueryExecModeExec: true, pgx.QueryExecModeSimpleProtocol: true,
+		pgx.QueryExecModeCacheStatement: false, pgx.QueryExecModeCacheDescribe: true, pgx.QueryExecModeExec: true,
+		pgx.QueryExecModeSimpleProtocol: true,
 	} {
 		cfg, err := pgx.ParseConfig(url)
 		if err != nil {
@@ -66,11 +67,13 @@ func TestCheckFindsADriverThatPrepares(t *testing.T) {
 		}
 		cfg.DefaultQueryExecMode = mode
 		db := stdlib.OpenDB(*cfg)
-		if _, err := db.ExecContext(t.Context(), schema.Postgres.SQL(nil, schema.Idempotency), pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := db.ExecContext(t.Context(), schema.Postgres.SQL(nil, schema.Idempotency),
+			pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
 		err = bunidempotency.New(bun.NewDB(db, pgdialect.New()), nil).Check(t.Context())
-		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "bunidempotency: the driver prepares every text") {
+		if (err == nil) != fine || err != nil &&
+			!strings.Contains(err.Error(), "bunidempotency: the driver prepares every text") {
 			t.Errorf("%v: Check: %v", mode, err)
 		}
 		_ = db.Close()
@@ -91,7 +94,8 @@ func pgdriverDB(_ testing.TB, url string) *sql.DB {
 	return sql.OpenDB(pgdriver.NewConnector(pgdriver.WithDSN(url)))
 }
 
-func harness(t testing.TB, dialect schema.Dialect, in bunschema.Dialect, open func() *sql.DB) idempotencytest.Harness[bun.Tx] {
+func harness(t testing.TB, dialect schema.Dialect, in bunschema.Dialect,
+	open func() *sql.DB) idempotencytest.Harness[bun.Tx] {
 	t.Helper()
 	db, other := bun.NewDB(open(), in), bun.NewDB(open(), in)
 	for _, pool := range []*bun.DB{db, other} {

@@ -1,4 +1,5 @@
-// Package idempotencymetrics counts the requests of an idempotency.Handler, by what became of them. docs/metrics.md lists the instrument.
+// Package idempotencymetrics counts the requests of an idempotency.Handler, by what became of them. docs/metrics.md
+// lists the instrument.
 package idempotencymetrics
 
 import (
@@ -22,9 +23,9 @@ type Config struct {
 
 const scope = "github.com/einmal-go/einmal/idempotency/idempotencymetrics"
 
-// OnAnswer returns a function for idempotency.HandlerConfig.OnAnswer, of one Handler or of several. Its attributes are the method, the
-// route (the path of the pattern under which an http.ServeMux has found the Handler; without one there is none), and the outcome.
-// Neither keys nor principals are among them.
+// OnAnswer returns a function for idempotency.HandlerConfig.OnAnswer, of one Handler or of several. Its attributes are
+// the method, the route (the path of the pattern under which an http.ServeMux has found the Handler; without one there
+// is none), and the outcome. Neither keys nor principals are among them.
 func OnAnswer(cfg *Config) (func(r *http.Request, outcome idempotency.Outcome), error) {
 	if cfg == nil {
 		cfg = &Config{}

@@ -15,7 +15,8 @@ import (
 	"github.com/einmal-go/einmal/idempotency/idempotencymetrics"
 )
 
-// Requests are counted by method, route and outcome; those that have not been are there as 0; what clients make up is no attribute.
+// Requests are counted by method, route and outcome; those that have not been are there as 0; what clients make up is
+// no attribute.
 func TestOnAnswer(t *testing.T) {
 	t.Parallel()
 	reader := sdkmetric.NewManualReader()

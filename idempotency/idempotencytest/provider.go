@@ -16,15 +16,17 @@ type ProviderConfig struct {
 	// Script has a fault for each request, in the order in which they arrive. Requests after its end are Faults' business.
 	Script []Fault
 
-	// Faults chooses the fault of a request. It is called for one request after the other. Defaults to none; RandomFaults makes one.
+	// Faults chooses the fault of a request. It is called for one request after the other. Defaults to none; RandomFaults
+	// makes one.
 	Faults func(ProviderCall) Fault
 
 	// Effect makes the answer to a request that takes effect, with the effect, if the test wants one of its own beside the
-	// Provider's count. It may run for several keys at once, for one key never. A panic is no effect: the connection is cut, and the
-	// key is as it was before. Defaults to 201 and {"id":"<number of the effect>"}.
+	// Provider's count. It may run for several keys at once, for one key never. A panic is no effect: the connection is
+	// cut, and the key is as it was before. Defaults to 201 and {"id":"<number of the effect>"}.
 	Effect func(r *http.Request, body []byte) (status int, answer []byte)
 
-	// InProgress is how often a key is answered by 409 after FailDuring or DropDuring, before its answer is there. Defaults to 1.
+	// InProgress is how often a key is answered by 409 after FailDuring or DropDuring, before its answer is there.
+	// Defaults to 1.
 	InProgress int
 
 	// Header is the name of the field that carries the key. Defaults to Idempotency-Key.
@@ -48,16 +50,17 @@ type ProviderCall struct {
 	Status int   // of the answer; 0 if the connection was cut before or within it
 }
 
-// Provider is a service that honours idempotency keys, as the IETF's draft has it, and fails as often and wherever a test wants
-// it to: a payment provider to call in tests. It counts its effects, so that a test can tell that each call took effect once.
+// Provider is a service that honours idempotency keys, as the IETF's draft has it, and fails as often and wherever a
+// test wants it to: a payment provider to call in tests. It counts its effects, so that a test can tell that each call
+// took effect once.
 //
 // A request with a new key takes effect and is answered; the same request again is answered as before, with the field
-// Idempotent-Replayed. While the first is in progress the answer is 409, for another request with the same key 422, without a
-// key 400. Answers that ask for another attempt carry "Retry-After: 0", so that tests are quick.
+// Idempotent-Replayed. While the first is in progress the answer is 409, for another request with the same key 422,
+// without a key 400. Answers that ask for another attempt carry "Retry-After: 0", so that tests are quick.
 //
-// It is an http.Handler, safe for concurrent use. Serve it by httptest.NewServer, since faults cut connections. The http.Transport
-// itself repeats a request with a key when a kept connection is cut, which uses up a fault: a test that counts attempts sets
-// DisableKeepAlives.
+// It is an http.Handler, safe for concurrent use. Serve it by httptest.NewServer, since faults cut connections. The
+// http.Transport itself repeats a request with a key when a kept connection is cut, which uses up a fault: a test that
+// counts attempts sets DisableKeepAlives.
 type Provider struct {
 	cfg ProviderConfig
 

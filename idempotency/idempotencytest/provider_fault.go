@@ -26,8 +26,8 @@ func Faults() []Fault {
 	return []Fault{FailBefore, DropBefore, TooMany, FailDuring, DropDuring, FailAfter, DropAfter, CutAnswer}
 }
 
-// RandomFaults returns a function for ProviderConfig.Faults that gives a fault to the given share of the requests, from 0 to 1, each
-// fault as often. The same seed gives the same row of faults.
+// RandomFaults returns a function for ProviderConfig.Faults that gives a fault to the given share of the requests, from
+// 0 to 1, each fault as often. The same seed gives the same row of faults.
 func RandomFaults(seed uint64, share float64) func(ProviderCall) Fault {
 	r := rand.New(rand.NewPCG(seed, 0))
 	all := Faults()

@@ -28,8 +28,8 @@ func call(t *testing.T, p *idempotencytest.Provider) *caller {
 	return &caller{t, server.URL, &http.Client{Transport: transport}}
 }
 
-// post returns the status and the body; 0 if the connection was cut before the answer, a body that ends with "..." if it was
-// cut within.
+// post returns the status and the body; 0 if the connection was cut before the answer, a body that ends with "..." if
+// it was cut within.
 func (c *caller) post(field, body string) (int, string, http.Header) {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/charges", strings.NewReader(body))
@@ -70,7 +70,8 @@ func TestProviderHonoursKeys(t *testing.T) {
 		{`"a\"b\\c"`, "a", 201, `{"id":"3"}`, false, true},
 	} {
 		status, answer, header := c.post(tc.field, tc.body)
-		if status != tc.status || tc.ok && answer != tc.answer || (header.Get("Idempotent-Replayed") == "true") != tc.replayed {
+		if status != tc.status || tc.ok && answer != tc.answer ||
+			(header.Get("Idempotent-Replayed") == "true") != tc.replayed {
 			t.Errorf("%s %s: %d %s %v, want %d %s", tc.field, tc.body, status, answer, header, tc.status, tc.answer)
 		}
 		if problem := header.Get("Content-Type") == "application/problem+json"; problem == tc.ok {
@@ -82,18 +83,20 @@ func TestProviderHonoursKeys(t *testing.T) {
 	}
 }
 
-// A panic of the test's Effect, or its end by Goexit as t.FailNow does, is no effect: the key is free, for another request too.
+// A panic of the test's Effect, or its end by Goexit as t.FailNow does, is no effect: the key is free, for another
+// request too.
 func TestProviderWhoseEffectPanics(t *testing.T) {
 	t.Parallel()
 	for what, fail := range map[string]func(){"panic": func() { panic(http.ErrAbortHandler) }, "Goexit": runtime.Goexit} {
 		for _, field := range []string{`"key-1"`, ""} {
 			fails := true
-			p := idempotencytest.NewProvider(&idempotencytest.ProviderConfig{KeyOptional: true, Effect: func(_ *http.Request, body []byte) (int, []byte) {
-				if fails {
-					fail()
-				}
-				return http.StatusOK, body
-			}})
+			p := idempotencytest.NewProvider(&idempotencytest.ProviderConfig{KeyOptional: true,
+				Effect: func(_ *http.Request, body []byte) (int, []byte) {
+					if fails {
+						fail()
+					}
+					return http.StatusOK, body
+				}})
 			attempt := func(body string) (status int) {
 				done := make(chan struct{})
 				go func() {
@@ -113,7 +116,8 @@ func TestProviderWhoseEffectPanics(t *testing.T) {
 				t.Errorf("%s %s: answered %d, effects %v", what, field, status, p.Effects())
 			}
 			fails = false
-			if status := attempt("b"); status != http.StatusOK || !maps.Equal(p.Effects(), map[string]int{strings.Trim(field, `"`): 1}) {
+			if status := attempt("b"); status != http.StatusOK ||
+				!maps.Equal(p.Effects(), map[string]int{strings.Trim(field, `"`): 1}) {
 				t.Errorf("%s %s: then answered %d, effects %v", what, field, status, p.Effects())
 			}
 		}
@@ -144,7 +148,8 @@ func TestProviderFaults(t *testing.T) {
 		if answer != want.first {
 			t.Errorf("%s: the first answer is %q, want %q", fault, answer, want.first)
 		}
-		before := map[idempotencytest.Fault]bool{idempotencytest.FailBefore: true, idempotencytest.DropBefore: true, idempotencytest.TooMany: true}
+		before := map[idempotencytest.Fault]bool{idempotencytest.FailBefore: true, idempotencytest.DropBefore: true,
+			idempotencytest.TooMany: true}
 		if got := p.Effects()["key-1"]; got != map[bool]int{true: 0, false: 1}[before[fault]] {
 			t.Errorf("%s: %d effects of the first request", fault, got)
 		}
@@ -158,7 +163,8 @@ func TestProviderFaults(t *testing.T) {
 		if got := p.Effects(); !maps.Equal(got, map[string]int{"key-1": 1}) {
 			t.Errorf("%s: effects %v, want one", fault, got)
 		}
-		if calls := p.Calls(); len(calls) != 3 || calls[0].Fault != fault || calls[2].Status != 201 || string(calls[2].Body) != "a" {
+		if calls := p.Calls(); len(calls) != 3 || calls[0].Fault != fault || calls[2].Status != 201 ||
+			string(calls[2].Body) != "a" {
 			t.Errorf("%s: calls %+v", fault, calls)
 		}
 	}

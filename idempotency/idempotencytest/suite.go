@@ -22,8 +22,9 @@ type Harness[Tx any] struct {
 	// End tries to commit or to roll back the transaction, by what the driver offers.
 	End func(ctx context.Context, tx Tx) error
 
-	// Waits says that a request waits while another one of the same key runs, where the database lets one transaction write at a time.
-	// FailureStays says that a transaction can be committed although one of its statements has failed. Both are SQLite's.
+	// Waits says that a request waits while another one of the same key runs, where the database lets one transaction
+	// write at a time. FailureStays says that a transaction can be committed although one of its statements has failed.
+	// Both are SQLite's.
 	Waits, FailureStays bool
 }
 

@@ -13,8 +13,8 @@ import (
 // Outcomes counts what became of requests.
 type Outcomes struct{ Fresh, Replayed, InProgress int }
 
-// AtOnce sends a number of requests with one key at the same time, to both stores of the harness, and reports whether one of them took effect, and
-// the others were told so, or that it was in progress.
+// AtOnce sends a number of requests with one key at the same time, to both stores of the harness, and reports whether
+// one of them took effect, and the others were told so, or that it was in progress.
 func AtOnce[Tx any](t testing.TB, h Harness[Tx], key string, requests int) Outcomes {
 	t.Helper()
 	var fresh, replayed, inProgress atomic.Int32
@@ -26,7 +26,8 @@ func AtOnce[Tx any](t testing.TB, h Harness[Tx], key string, requests int) Outco
 		}
 		all.Go(func() {
 			<-start
-			answer, again, err := store.Once(t.Context(), request(key, ""), func(ctx context.Context, tx Tx) (idempotency.Answer, error) {
+			answer, again, err := store.Once(t.Context(), request(key, ""), func(ctx context.Context, tx Tx) (idempotency.Answer,
+				error) {
 				return created(key), h.Write(ctx, tx, key)
 			})
 			switch {

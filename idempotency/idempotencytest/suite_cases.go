@@ -17,23 +17,29 @@ func (s *suite[Tx]) replays() {
 		all[i] = byte(i)
 	}
 	for name, answer := range map[string]idempotency.Answer{
-		"plain":   created("1"),
-		"empty":   {Status: http.StatusNoContent},
-		"binary":  {Status: http.StatusOK, Body: all, Header: http.Header{"Content-Type": {"application/octet-stream"}}},
-		"headers": {Status: http.StatusSeeOther, Header: http.Header{"Link": {"</a>; rel=a", "</b>; rel=b"}, "Location": {"/caf\xe9?q=\xc3\xa4"}, "Etag": {`"x"`}}},
-		"large":   {Status: http.StatusOK, Body: []byte(strings.Repeat("0123456789", 100_000))},
+		"plain":  created("1"),
+		"empty":  {Status: http.StatusNoContent},
+		"binary": {Status: http.StatusOK, Body: all, Header: http.Header{"Content-Type": {"application/octet-stream"}}},
+		"headers": {Status: http.StatusSeeOther, Header: http.Header{"Link": {"</a>; rel=a", "</b>; rel=b"},
+			"Location": {"/caf\xe9?q=\xc3\xa4"}, "Etag": {`"x"`}}},
+		"large": {Status: http.StatusOK, Body: []byte(strings.Repeat("0123456789", 100_000))},
 	} {
 		req := request(name, "")
 		first, replayed, err := s.Store.Once(s.Context(), req, s.effect(name, answer))
 		if err != nil || replayed || !reflect.DeepEqual(first, answer) {
 			s.Fatalf("%s: Once() = %d, replayed %v, %v", name, first.Status, replayed, err)
 		}
-		again, replayed, err := s.Other.Once(s.Context(), req, func(context.Context, Tx) (idempotency.Answer, error) { panic("it runs again") })
+		again, replayed, err := s.Other.Once(s.Context(), req, func(context.Context, Tx) (idempotency.Answer,
+			error) {
+			panic("it runs again")
+		})
 		if err != nil || !replayed {
 			s.Fatalf("%s: replayed %v, %v", name, replayed, err)
 		}
-		if again.Status != answer.Status || string(again.Body) != string(answer.Body) || len(again.Header) != len(answer.Header) {
-			s.Errorf("%s: replayed %d %q, %d bytes, want %d %q, %d bytes", name, again.Status, again.Header, len(again.Body), answer.Status, answer.Header, len(answer.Body))
+		if again.Status != answer.Status || string(again.Body) != string(answer.Body) ||
+			len(again.Header) != len(answer.Header) {
+			s.Errorf("%s: replayed %d %q, %d bytes, want %d %q, %d bytes", name, again.Status, again.Header, len(again.Body),
+				answer.Status, answer.Header, len(answer.Body))
 		}
 		for field, values := range answer.Header {
 			if !reflect.DeepEqual(again.Header[field], values) {

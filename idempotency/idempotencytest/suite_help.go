@@ -24,15 +24,18 @@ func request(key, text string) idempotency.Request {
 }
 
 func created(body string) idempotency.Answer {
-	return idempotency.Answer{Status: http.StatusCreated, Header: http.Header{"Location": {"/orders/" + body}}, Body: []byte(body)}
+	return idempotency.Answer{Status: http.StatusCreated, Header: http.Header{"Location": {"/orders/" + body}},
+		Body: []byte(body)}
 }
 
 // effect writes an effect of the key's name, and answers with the body.
-func (s *suite[Tx]) effect(name string, answer idempotency.Answer) func(context.Context, Tx) (idempotency.Answer, error) {
+func (s *suite[Tx]) effect(name string, answer idempotency.Answer) func(context.Context, Tx) (idempotency.Answer,
+	error) {
 	return func(ctx context.Context, tx Tx) (idempotency.Answer, error) { return answer, s.Write(ctx, tx, name) }
 }
 
-// wantFresh runs the request, which must not have been answered before. A connection that was given up may hold the key for a moment.
+// wantFresh runs the request, which must not have been answered before. A connection that was given up may hold the key
+// for a moment.
 func (s *suite[Tx]) wantFresh(req idempotency.Request, body string) {
 	s.Helper()
 	answer, replayed, err := s.Store.Once(s.Context(), req, s.effect(req.Key, created(body)))

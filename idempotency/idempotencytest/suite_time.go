@@ -23,7 +23,8 @@ func (s *suite[Tx]) inProgress() {
 	runs, end := make(chan struct{}), make(chan struct{})
 	first := make(chan error, 1)
 	go func() {
-		_, _, err := s.Store.Once(s.Context(), request("key", "one"), func(ctx context.Context, tx Tx) (idempotency.Answer, error) {
+		_, _, err := s.Store.Once(s.Context(), request("key", "one"), func(ctx context.Context, tx Tx) (idempotency.Answer,
+			error) {
 			err := s.Write(ctx, tx, "key")
 			close(runs)
 			<-end
@@ -54,7 +55,8 @@ func (s *suite[Tx]) waits() {
 	runs, end := make(chan struct{}), make(chan struct{})
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, _, err := s.Store.Once(s.Context(), request("key", "one"), func(ctx context.Context, tx Tx) (idempotency.Answer, error) {
+		_, _, err := s.Store.Once(s.Context(), request("key", "one"), func(ctx context.Context, tx Tx) (idempotency.Answer,
+			error) {
 			err := s.Write(ctx, tx, "key")
 			close(runs)
 			<-end
@@ -118,17 +120,18 @@ func (s *suite[Tx]) wait(what string, condition func() bool) {
 func (s *suite[Tx]) clientGone() {
 	runs, returned := make(chan struct{}), make(chan struct{})
 	var calls atomic.Int32
-	handler, err := idempotency.NewHandler(s.Store, func(ctx context.Context, tx Tx, w http.ResponseWriter, _ *http.Request) error {
-		if err := s.Write(ctx, tx, "key"); err != nil {
-			return err
-		}
-		if calls.Add(1) == 1 {
-			close(runs)
-			<-ctx.Done()
-		}
-		w.WriteHeader(http.StatusCreated)
-		return nil
-	}, idempotency.HandlerConfig{SingleTenant: true})
+	handler, err := idempotency.NewHandler(s.Store,
+		func(ctx context.Context, tx Tx, w http.ResponseWriter, _ *http.Request) error {
+			if err := s.Write(ctx, tx, "key"); err != nil {
+				return err
+			}
+			if calls.Add(1) == 1 {
+				close(runs)
+				<-ctx.Done()
+			}
+			w.WriteHeader(http.StatusCreated)
+			return nil
+		}, idempotency.HandlerConfig{SingleTenant: true})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// An answer that somebody stores meanwhile without taking the lock: the unique index decides, and the request is rolled back.
+// An answer that somebody stores meanwhile without taking the lock: the unique index decides, and the request is rolled
+// back.
 func TestPastTheLock(t *testing.T) {
 	t.Parallel()
 	h := harness(t, pgx.QueryExecModeCacheStatement)
@@ -43,16 +44,19 @@ func TestPastTheLock(t *testing.T) {
 	}
 }
 
-// A function that ends the transaction by SQL of its own is told so, and no answer is kept for what may have been rolled back.
+// A function that ends the transaction by SQL of its own is told so, and no answer is kept for what may have been
+// rolled back.
 func TestTransactionEndedBySQL(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol} {
 		h := harness(t, mode)
 		for _, text := range []string{"commit", "rollback", "commit and chain", "rollback and chain"} {
 			for _, drop := range []bool{false, true} {
 				req := idempotency.Request{Key: fmt.Sprint(text, drop), Keep: time.Hour}
 				for range 2 {
-					_, replayed, err := h.Store.Once(t.Context(), req, func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
+					_, replayed, err := h.Store.Once(t.Context(), req, func(ctx context.Context, tx pgx.Tx) (idempotency.Answer,
+						error) {
 						_, err := tx.Exec(ctx, text)
 						return idempotency.Answer{Status: 200, DropWrites: drop}, err
 					})
@@ -69,18 +73,19 @@ func TestRowsLeftOpen(t *testing.T) {
 	t.Parallel()
 	h := harness(t, pgx.QueryExecModeCacheStatement)
 	for _, drop := range []bool{false, true} {
-		_, _, err := h.Store.Once(t.Context(), idempotency.Request{Key: "key", Keep: time.Hour}, func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
-			_, err := tx.Query(ctx, "select generate_series(1, 10000)") //nolint:sqlclosecheck // that is the mistake
-			return idempotency.Answer{Status: 200, DropWrites: drop}, err
-		})
+		_, _, err := h.Store.Once(t.Context(), idempotency.Request{Key: "key", Keep: time.Hour},
+			func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
+				_, err := tx.Query(ctx, "select generate_series(1, 10000)") //nolint:sqlclosecheck // that is the mistake
+				return idempotency.Answer{Status: 200, DropWrites: drop}, err
+			})
 		if err == nil || !strings.Contains(err.Error(), "rows or a batch of its were open: close them") {
 			t.Errorf("drop %v: %v", drop, err)
 		}
 	}
 }
 
-// The COMMIT of the first request may have been cut short while it waited for a synchronous replica: a replay waits too, so that it
-// confirms nothing that a failover loses.
+// The COMMIT of the first request may have been cut short while it waited for a synchronous replica: a replay waits
+// too, so that it confirms nothing that a failover loses.
 func TestReplayWaitsForTheReplica(t *testing.T) {
 	t.Parallel()
 	server := serverstest.Instance(t)
@@ -97,7 +102,8 @@ func TestReplayWaitsForTheReplica(t *testing.T) {
 		}
 	}
 	run(schema.Postgres.SQL(nil, schema.Idempotency))
-	patient, hasty := pgxidempotency.New(pool, nil), pgxidempotency.New(pool, &pgxidempotency.Config{CommitTimeout: 500 * time.Millisecond})
+	patient, hasty := pgxidempotency.New(pool, nil),
+		pgxidempotency.New(pool, &pgxidempotency.Config{CommitTimeout: 500 * time.Millisecond})
 	req := idempotency.Request{Key: "key", Keep: time.Hour}
 	once := func(s *pgxidempotency.Store, req idempotency.Request) (bool, error) {
 		_, replayed, err := s.Once(t.Context(), req, func(context.Context, pgx.Tx) (idempotency.Answer, error) {

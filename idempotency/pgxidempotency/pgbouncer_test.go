@@ -24,7 +24,8 @@ func TestStoreBehindPgbouncer(t *testing.T) {
 	}
 }
 
-// pooled is a harness whose stores go through the pooler. It takes no search_path, so that the schema stands in the statements.
+// pooled is a harness whose stores go through the pooler. It takes no search_path, so that the schema stands in the
+// statements.
 func pooled(t testing.TB, pooler string, mode pgx.QueryExecMode) idempotencytest.Harness[pgx.Tx] {
 	t.Helper()
 	h, direct := directly(t, mode)
@@ -39,7 +40,8 @@ func pooled(t testing.TB, pooler string, mode pgx.QueryExecMode) idempotencytest
 	via.Path = at.Path
 	in := at.Query().Get("search_path")
 	cfg := &pgxidempotency.Config{Schema: in}
-	h.Store, h.Other = pgxidempotency.New(open(t, via.String(), mode), cfg), pgxidempotency.New(open(t, via.String(), mode), cfg)
+	h.Store, h.Other = pgxidempotency.New(open(t, via.String(), mode), cfg),
+		pgxidempotency.New(open(t, via.String(), mode), cfg)
 	table := pgx.Identifier{in, "effect"}.Sanitize()
 	h.Write = func(ctx context.Context, tx pgx.Tx, effect string) error {
 		_, err := tx.Exec(ctx, "insert into "+table+" values ($1)", effect)

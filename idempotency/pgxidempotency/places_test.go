@@ -15,8 +15,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// A consumer's store and a server's leave a connection of their pool to others together: functions that ask for a second one would wait for
-// each other for ever.
+// A consumer's store and a server's leave a connection of their pool to others together: functions that ask for a
+// second one would wait for each other for ever.
 func TestStoresOfOnePool(t *testing.T) {
 	t.Parallel()
 	cfg, err := pgxpool.ParseConfig(serverstest.DatabaseURL(t))

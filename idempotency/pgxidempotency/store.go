@@ -27,14 +27,14 @@ type Config struct {
 	// Table is the name of the table, as it is spelled in the catalogue, without quotes. Defaults to idempotency_key.
 	Table string
 
-	// IdleTimeout is how long the handler may leave the transaction alone, between two of its statements or before the first. Then
-	// the server ends the session (idle_in_transaction_session_timeout), which rolls back. Until then a process that is frozen
-	// has its key answered with 409. Defaults to 60 s: longer than the usual time-outs of requests.
+	// IdleTimeout is how long the handler may leave the transaction alone, between two of its statements or before the
+	// first. Then the server ends the session (idle_in_transaction_session_timeout), which rolls back. Until then a
+	// process that is frozen has its key answered with 409. Defaults to 60 s: longer than the usual time-outs of requests.
 	IdleTimeout time.Duration
 
-	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and the store's own statements. For COMMIT it does not depend on the
-	// context of the request, which may well end then: a COMMIT that is cut short has an unknown outcome. Defaults to 5 s: a
-	// disk or a synchronous replica that takes longer needs attention.
+	// CommitTimeout is how long COMMIT may take, and ROLLBACK, and the store's own statements. For COMMIT it does not
+	// depend on the context of the request, which may well end then: a COMMIT that is cut short has an unknown outcome.
+	// Defaults to 5 s: a disk or a synchronous replica that takes longer needs attention.
 	CommitTimeout time.Duration
 
 	// Logger is told once when requests wait for each other because the pool is small. Defaults to slog.Default().
@@ -51,15 +51,16 @@ var (
 	_ dedupstore.Checker        = (*Store)(nil)
 )
 
-// New returns a Store on pool, which stays the caller's to close, after the last request. It does no input or output. What is wrong
-// with its arguments is the error of Check, and of every other call.
+// New returns a Store on pool, which stays the caller's to close, after the last request. It does no input or output.
+// What is wrong with its arguments is the error of Check, and of every other call.
 func New(pool *pgxpool.Pool, cfg *Config) *Store {
 	if cfg == nil {
 		cfg = &Config{}
 	}
 	driver := idemsql.Driver[pgx.Tx]{
 		Transactor: pgxstore.New(pool, &pgxstore.Config{
-			Schema: cfg.Schema, Table: cfg.Table, IdleTimeout: cfg.IdleTimeout, CommitTimeout: cfg.CommitTimeout, Logger: cfg.Logger,
+			Schema: cfg.Schema, Table: cfg.Table, IdleTimeout: cfg.IdleTimeout, CommitTimeout: cfg.CommitTimeout,
+			Logger: cfg.Logger,
 		}),
 		Run: run,
 		Ask: func(ctx context.Context, text string, args ...any) (answer string, err error) {

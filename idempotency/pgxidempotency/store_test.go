@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { serverstest.Main(m) }
 func TestStore(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol,
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +39,8 @@ func directly(t testing.TB, mode pgx.QueryExecMode) (h idempotencytest.Harness[p
 	t.Helper()
 	url = serverstest.DatabaseURL(t)
 	pool := open(t, url, mode)
-	for _, text := range []string{schema.Postgres.SQL(nil, schema.Idempotency), "create table effect (name text not null)"} {
+	for _, text := range []string{schema.Postgres.SQL(nil, schema.Idempotency),
+		"create table effect (name text not null)"} {
 		if _, err := pool.Exec(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,8 @@ func exec(ctx context.Context, tx pgx.Tx, text string) error {
 
 func TestAnswerIsSwallowed(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			open := func(t testing.TB) idempotencytest.Harness[pgx.Tx] { return harness(t, mode) }

@@ -23,7 +23,8 @@ func Example() {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1) // the database is the connection's
-	if _, err := db.ExecContext(context.Background(), schema.SQLite.SQL(nil, schema.Idempotency)+"create table orders (id integer primary key)"); err != nil {
+	if _, err := db.ExecContext(context.Background(), schema.SQLite.SQL(nil, schema.Idempotency)+
+		"create table orders (id integer primary key)"); err != nil {
 		panic(err)
 	}
 	placeOrder := func(ctx context.Context, tx *sql.Tx, w http.ResponseWriter, _ *http.Request) error {
@@ -35,9 +36,10 @@ func Example() {
 		_, err := fmt.Fprint(w, "order ", id)
 		return err
 	}
-	handler, err := idempotency.NewHandler(sqlidempotency.New(db, schema.SQLite, nil), placeOrder, idempotency.HandlerConfig{
-		Principal: func(*http.Request) (string, error) { return "shop-1", nil }, // yours: whose key it is
-	})
+	handler, err := idempotency.NewHandler(sqlidempotency.New(db, schema.SQLite, nil), placeOrder,
+		idempotency.HandlerConfig{
+			Principal: func(*http.Request) (string, error) { return "shop-1", nil }, // yours: whose key it is
+		})
 	if err != nil {
 		panic(err)
 	}

@@ -36,7 +36,8 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// A function that ends the transaction by SQL of its own is told so, and no answer is kept for what may have been rolled back.
+// A function that ends the transaction by SQL of its own is told so, and no answer is kept for what may have been
+// rolled back.
 func TestTransactionEndedBySQL(t *testing.T) {
 	t.Parallel()
 	harnesses := map[string]idempotencytest.Harness[*sql.Tx]{"sqlite": sqlite(t)}
@@ -48,7 +49,8 @@ func TestTransactionEndedBySQL(t *testing.T) {
 		for _, text := range []string{"commit", "rollback"} {
 			req := idempotency.Request{Key: text, Keep: time.Hour}
 			for range 2 {
-				_, replayed, err := h.Store.Once(t.Context(), req, func(ctx context.Context, tx *sql.Tx) (idempotency.Answer, error) {
+				_, replayed, err := h.Store.Once(t.Context(), req, func(ctx context.Context, tx *sql.Tx) (idempotency.Answer,
+					error) {
 					_, err := tx.ExecContext(ctx, text)
 					return idempotency.Answer{Status: 200}, err
 				})

@@ -13,7 +13,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// Check implements dedupstore.Checker: it looks at the table, and stores an answer of its own in a transaction that it rolls back.
+// Check implements dedupstore.Checker: it looks at the table, and stores an answer of its own in a transaction that it
+// rolls back.
 func (s *Store[Tx]) Check(ctx context.Context) error {
 	if err := s.reachable(ctx); err != nil {
 		return err
@@ -68,5 +69,6 @@ func (s *Store[Tx]) examine(ctx context.Context) error {
 		return nil
 	}
 	return dedupstore.WithClass(dedupstore.Misconfigured,
-		fmt.Errorf("%s: the table %s cannot be used: %s", s.name, tableSQL(s.cfg.Schema, s.cfg.Table), strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; ")))
+		fmt.Errorf("%s: the table %s cannot be used: %s", s.name, tableSQL(s.cfg.Schema, s.cfg.Table),
+			strings.ReplaceAll(strings.Join(problems, "; "), ";; ", "; ")))
 }

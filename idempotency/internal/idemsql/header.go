@@ -9,8 +9,8 @@ import (
 	"net/textproto"
 )
 
-// encodeHeader makes the lines that are sent of a header. Control characters, which no line may have and decodeHeader refuses, become
-// blanks: an answer that is stored must be one that can be replayed.
+// encodeHeader makes the lines that are sent of a header. Control characters, which no line may have and decodeHeader
+// refuses, become blanks: an answer that is stored must be one that can be replayed.
 func encodeHeader(h http.Header) []byte {
 	clean := make(http.Header, len(h))
 	for name, values := range h {
@@ -36,7 +36,8 @@ func printable(value string) string {
 var errHeader = errors.New("the stored headers cannot be read")
 
 func decodeHeader(lines []byte) (http.Header, error) {
-	h, err := textproto.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(lines), bytes.NewReader([]byte("\r\n"))))).ReadMIMEHeader()
+	h, err := textproto.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(lines),
+		bytes.NewReader([]byte("\r\n"))))).ReadMIMEHeader()
 	if err != nil {
 		return nil, errHeader // whose own text repeats them
 	}

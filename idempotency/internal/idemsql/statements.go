@@ -43,6 +43,8 @@ const (
 	lockSame  lock = iota // a request with this key and fingerprint is in progress
 	lockTaken             // taken
 	lockOther             // a request with this key and another fingerprint is in progress
+
+	lockNone lock = -1 // none was tried: there was an answer
 )
 
 const (
@@ -51,17 +53,19 @@ const (
 	releaseSQL   = "release savepoint einmal_request"
 )
 
-// postgresLock tries the locks unless there is an answer: that of the request, and then that of the key. Who has the key's has that of
-// its own request, too: so where the first is free and the second is not, another request with the key is in progress. Locks are the
-// whole database's: the table's own number keeps those of another table, in another schema perhaps, apart.
+// postgresLock tries the locks unless there is an answer: that of the request, and then that of the key. Who has the
+// key's has that of its own request, too: so where the first is free and the second is not, another request with the
+// key is in progress. Locks are the whole database's: the table's own number keeps those of another table, in another
+// schema perhaps, apart.
 const postgresLock = `select case when exists (select from %[1]s where scope = $3 and key = $4 and expires_at > clock_timestamp()) then null
 when not pg_try_advisory_xact_lock($2::bigint # (%[2]s::regclass::oid::bigint << 32)) then 0
 when pg_try_advisory_xact_lock($1::bigint # (%[2]s::regclass::oid::bigint << 32)) then 1 else 2 end`
 
 const postgresFull = `select count(*) >= $2::bigint from (select 1 from %[1]s where scope = $1 and expires_at > clock_timestamp() limit $2::bigint) as kept`
 
-// postgresFind locks the row where there are synchronous replicas, so that the COMMIT of a replay writes, and waits for them: the
-// COMMIT of the first request may have been cut short while it waited, and a failover may lose what a replay has confirmed.
+// postgresFind locks the row where there are synchronous replicas, so that the COMMIT of a replay writes, and waits for
+// them: the COMMIT of the first request may have been cut short while it waited, and a failover may lose what a replay
+// has confirmed.
 const postgresFind = `select fingerprint, status_code, response_headers, response_body,
 (select count(*) from (select 1 from %[1]s where scope = $1 and key = $2 and current_setting('synchronous_standby_names') <> '' for key share) as durable)
 from %[1]s where scope = $1 and key = $2 and expires_at > clock_timestamp()`
@@ -82,7 +86,8 @@ const sqliteNow = `strftime('%Y-%m-%dT%H:%M:%fZ', 'now')`
 // sqliteLock takes the place of the one that writes.
 const sqliteLock = `delete from {table} where scope = ?1 and key = ?2 and expires_at <= ` + sqliteNow
 
-const sqliteFull = `select count(*) >= ?2 from (select 1 from {table} where scope = ?1 and expires_at > ` + sqliteNow + ` limit ?2) as kept`
+const sqliteFull = `select count(*) >= ?2 from (select 1 from {table} where scope = ?1 and expires_at > ` + sqliteNow +
+	` limit ?2) as kept`
 
 const sqliteFind = `select fingerprint, status_code, response_headers, response_body, 0
 from {table} where scope = ?1 and key = ?2 and expires_at > ` + sqliteNow
@@ -92,7 +97,8 @@ values (?1, ?2, ?3, ?4, ?5, ?6, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?7))
 on conflict (scope, key) do nothing
 returning scope = ?1 and key = ?2`
 
-const sqliteLook = `select case when exists (select 1 from {table} where scope = ?1 and key = ?2 and expires_at > ` + sqliteNow + `) then 'true' else 'false' end`
+const sqliteLook = `select case when exists (select 1 from {table} where scope = ?1 and key = ?2 and expires_at > ` +
+	sqliteNow + `) then 'true' else 'false' end`
 
 func dialectOf(name schema.Dialect, table string) *dialect {
 	if name == schema.SQLite {
@@ -105,7 +111,8 @@ func dialectOf(name schema.Dialect, table string) *dialect {
 		}
 	}
 	return &dialect{
-		lock: fmt.Sprintf(postgresLock, table, literal(table)), find: fmt.Sprintf(postgresFind, table), save: fmt.Sprintf(postgresSave, table),
+		lock: fmt.Sprintf(postgresLock, table, literal(table)), find: fmt.Sprintf(postgresFind, table),
+		save: fmt.Sprintf(postgresSave, table),
 		keep: func(d time.Duration) any { return d.Microseconds() },
 		args: func(req *idempotency.Request) []any {
 			return []any{lockOf(req.Scope, req.Key), lockOf(req.Scope, req.Key, string(req.Fingerprint[:])), req.Scope, req.Key}
@@ -114,8 +121,8 @@ func dialectOf(name schema.Dialect, table string) *dialect {
 	}
 }
 
-// lockOf is the number of the lock of a key, or of a request with one. Two that share it are told that the other one is in progress, and
-// no worse.
+// lockOf is the number of the lock of a key, or of a request with one. Two that share it are told that the other one is
+// in progress, and no worse.
 func lockOf(parts ...string) int64 {
 	h := sha256.New()
 	for _, part := range append([]string{"einmal idempotency"}, parts...) {

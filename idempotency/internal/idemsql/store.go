@@ -58,8 +58,8 @@ type Store[Tx any] struct {
 // sql has the texts.
 func (s *Store[Tx]) sql() *dialect { return s.texts.Load() }
 
-// locate finds the table once: what a handler leaves in its session changes nothing then. An error of the table's is left to Check and to
-// the statements.
+// locate finds the table once: what a handler leaves in its session changes nothing then. An error of the table's is
+// left to Check and to the statements.
 func (s *Store[Tx]) locate(ctx context.Context) error {
 	if s.dialect == schema.SQLite || s.cfg.Schema != "" || s.sql().located {
 		return nil
@@ -73,7 +73,8 @@ func (s *Store[Tx]) locate(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("%s: look for the table: %w (%w)", s.name, ctx.Err(), err)
 	case err != nil:
-		return dedupstore.WithClass(max(sqlclass.Of(err), dedupstore.Unavailable), fmt.Errorf("%s: look for the table: %w", s.name, err))
+		return dedupstore.WithClass(max(sqlclass.Of(err), dedupstore.Unavailable),
+			fmt.Errorf("%s: look for the table: %w", s.name, err))
 	}
 	texts := dialectOf(s.dialect, sqltable.Name(in, s.cfg.Table))
 	texts.located = true
@@ -94,7 +95,9 @@ func New[Tx any](name string, driver Driver[Tx], in schema.Dialect, cfg Config) 
 }
 
 // Once implements idempotency.Store.
-func (s *Store[Tx]) Once(ctx context.Context, req idempotency.Request, fn func(ctx context.Context, tx Tx) (idempotency.Answer, error)) (answer idempotency.Answer, replayed bool, err error) {
+func (s *Store[Tx]) Once(ctx context.Context, req idempotency.Request,
+	fn func(ctx context.Context, tx Tx) (idempotency.Answer, error)) (answer idempotency.Answer, replayed bool,
+	err error) {
 	if err := req.Validate(); err != nil {
 		return answer, false, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -126,30 +129,47 @@ func (s *Store[Tx]) Once(ctx context.Context, req idempotency.Request, fn func(c
 
 // open finds the answer, or makes this transaction the one that runs the request.
 func (s *Store[Tx]) open(ctx context.Context, tx Tx, req *idempotency.Request) (*idempotency.Answer, error) {
+	stored, got, err := s.find(ctx, tx, req)
+	if err == nil && stored == nil && got == lockNone { // the answer has expired between the two statements
+		stored, got, err = s.find(ctx, tx, req)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case stored != nil:
+		return stored.answer(s.name, req)
+	case got == lockOther:
+		return nil, fmt.Errorf("%s: %w", s.name, idempotency.ErrOtherRequest)
+	case got != lockTaken:
+		return nil, fmt.Errorf("%s: %w", s.name, idempotency.ErrInProgress)
+	}
+	return nil, s.room(ctx, tx, req)
+}
+
+// find takes the lock, unless there is an answer, and returns that.
+func (s *Store[Tx]) find(ctx context.Context, tx Tx, req *idempotency.Request) (*row, lock, error) {
 	var (
 		locking, found bool
+		stored         row
 		got            = sql.Null[lock]{V: lockTaken} // on SQLite, whose first statement has the only place to write
-		row            row
 	)
 	locks := Step{SQL: s.sql().lock, Args: s.sql().args(req)}
 	if s.dialect != schema.SQLite {
 		locks.Dest, locks.Found = []any{&got}, &locking
 	}
 	err := s.run(ctx, tx, "find the key", locks,
-		Step{SQL: s.sql().find, Args: []any{req.Scope, req.Key}, Dest: row.dest(), Found: &found},
+		Step{SQL: s.sql().find, Args: []any{req.Scope, req.Key}, Dest: stored.dest(), Found: &found},
 		Step{SQL: savepointSQL, Skip: func() bool { return found || got.V != lockTaken }},
 	)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, lockNone, err
 	case found:
-		return row.answer(s.name, req)
-	case got.V == lockOther:
-		return nil, fmt.Errorf("%s: %w", s.name, idempotency.ErrOtherRequest)
-	case got.V != lockTaken:
-		return nil, fmt.Errorf("%s: %w", s.name, idempotency.ErrInProgress)
+		return &stored, lockNone, nil
+	case locking && !got.Valid:
+		return nil, lockNone, nil
 	}
-	return nil, s.room(ctx, tx, req)
+	return nil, got.V, nil
 }
 
 // CountsKeys implements idempotency.KeyCounter.
@@ -161,7 +181,8 @@ func (s *Store[Tx]) room(ctx context.Context, tx Tx, req *idempotency.Request) e
 		return nil
 	}
 	var full, counted bool
-	err := s.run(ctx, tx, "count the keys", Step{SQL: s.sql().full, Args: []any{req.Scope, int64(req.MaxKeys)}, Dest: []any{&full}, Found: &counted})
+	err := s.run(ctx, tx, "count the keys", Step{SQL: s.sql().full, Args: []any{req.Scope, int64(req.MaxKeys)},
+		Dest: []any{&full}, Found: &counted})
 	if err == nil && full {
 		err = fmt.Errorf("%s: %w", s.name, idempotency.ErrTooManyKeys)
 	}
@@ -179,7 +200,8 @@ func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a
 	err := s.run(ctx, tx, "store the answer", Step{SQL: releaseSQL}, Step{ // fails behind a COMMIT or ROLLBACK of the function's
 		SQL: s.sql().save,
 		Args: []any{
-			req.Scope, req.Key, req.Fingerprint[:], a.Status, encodeHeader(a.Header), append([]byte{}, a.Body...), s.sql().keep(req.Keep),
+			req.Scope, req.Key, req.Fingerprint[:], a.Status, encodeHeader(a.Header), append([]byte{}, a.Body...),
+			s.sql().keep(req.Keep),
 		},
 		Dest: []any{&same}, Found: &saved,
 	})
@@ -197,15 +219,16 @@ func (s *Store[Tx]) save(ctx context.Context, tx Tx, req *idempotency.Request, a
 // errUnsaved rolls back a request whose answer was not stored.
 var errUnsaved = errors.New("the answer was not stored")
 
-// unsaved explains it, after the transaction has ended: nobody is in progress unless there is an answer, of somebody who has got past the
-// lock.
+// unsaved explains it, after the transaction has ended: nobody is in progress unless there is an answer, of somebody
+// who has got past the lock.
 func (s *Store[Tx]) unsaved(ctx context.Context, req *idempotency.Request) error {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer stop()
 	there, err := s.driver.Ask(ctx, s.sql().look, req.Scope, req.Key)
 	switch {
 	case err != nil:
-		return dedupstore.WithClass(max(sqlclass.Of(err), dedupstore.Unavailable), fmt.Errorf("%s: rolled back: look for the answer of another one: %w", s.name, err))
+		return dedupstore.WithClass(max(sqlclass.Of(err), dedupstore.Unavailable),
+			fmt.Errorf("%s: rolled back: look for the answer of another one: %w", s.name, err))
 	case there == "true":
 		return fmt.Errorf("%s: rolled back: another one has stored an answer: %w", s.name, idempotency.ErrInProgress)
 	}
@@ -229,7 +252,8 @@ func (s *Store[Tx]) run(ctx context.Context, tx Tx, what string, steps ...Step) 
 	case savepointIsGone(err):
 		return fmt.Errorf("%s: %s: %w: %w", s.name, what, dedupstore.ErrTxEnded, err)
 	case strings.HasPrefix(sqlstate.Of(err), "42"), strings.Contains(err.Error(), "no such table"):
-		err = fmt.Errorf("%s: %s: the table %s cannot be used; Check says what to run: %w", s.name, what, tableSQL(s.cfg.Schema, s.cfg.Table), err)
+		err = fmt.Errorf("%s: %s: the table %s cannot be used; Check says what to run: %w", s.name, what,
+			tableSQL(s.cfg.Schema, s.cfg.Table), err)
 		return dedupstore.WithClass(dedupstore.Misconfigured, err)
 	}
 	return fmt.Errorf("%s: %s: %w", s.name, what, err)

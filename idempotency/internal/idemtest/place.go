@@ -14,8 +14,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// TableStays checks that answers stay in the table that was found first, whatever a handler leaves or makes in its session, and whatever is
-// created under a running service.
+// TableStays checks that answers stay in the table that was found first, whatever a handler leaves or makes in its
+// session, and whatever is created under a running service.
 func TableStays[Tx any](t *testing.T, open func(t testing.TB, url string) idempotency.Store[Tx], exec Exec[Tx]) {
 	t.Helper()
 	for name, c := range map[string]struct{ inside, outside string }{
@@ -48,15 +48,17 @@ func TableStays[Tx any](t *testing.T, open func(t testing.TB, url string) idempo
 				run("drop schema nearer cascade; drop schema elsewhere cascade")
 				_ = db.Close(context.Background())
 			})
-			run(schema.Postgres.SQL(nil, schema.Idempotency) + schema.Postgres.SQL(&schema.Config{Schema: "elsewhere"}, schema.Idempotency))
+			run(schema.Postgres.SQL(nil, schema.Idempotency) + schema.Postgres.SQL(&schema.Config{Schema: "elsewhere"},
+				schema.Idempotency))
 			query.Set("search_path", names.Replace("nearer,")+home)
 			at.RawQuery = query.Encode()
 			store := open(t, at.String())
 			once := func(key, leave string, replay bool) {
 				t.Helper()
-				_, replayed, err := store.Once(t.Context(), idempotency.Request{Key: key, Keep: time.Hour}, func(ctx context.Context, tx Tx) (idempotency.Answer, error) {
-					return idempotency.Answer{Status: 200}, exec(ctx, tx, names.Replace(leave))
-				})
+				_, replayed, err := store.Once(t.Context(), idempotency.Request{Key: key, Keep: time.Hour},
+					func(ctx context.Context, tx Tx) (idempotency.Answer, error) {
+						return idempotency.Answer{Status: 200}, exec(ctx, tx, names.Replace(leave))
+					})
 				if err != nil || replayed != replay {
 					t.Errorf("%s: replayed %v, %v, want %v", key, replayed, err, replay)
 				}

@@ -41,9 +41,10 @@ var SQLite = map[string][]string{
 	"left out": {`create trigger lose before insert on idempotency_key when new.key = 'lost' begin select raise(ignore); end`},
 }
 
-// AnswerIsSwallowed checks that an answer that a trigger leaves out, or changes, is no request in progress: nothing has happened, and the
-// error is the deployment's.
-func AnswerIsSwallowed[Tx any](t *testing.T, triggers map[string][]string, open func(t testing.TB) idempotencytest.Harness[Tx], exec Exec[Tx]) {
+// AnswerIsSwallowed checks that an answer that a trigger leaves out, or changes, is no request in progress: nothing has
+// happened, and the error is the deployment's.
+func AnswerIsSwallowed[Tx any](t *testing.T, triggers map[string][]string,
+	open func(t testing.TB) idempotencytest.Harness[Tx], exec Exec[Tx]) {
 	t.Helper()
 	for name, texts := range triggers {
 		t.Run(name, func(t *testing.T) {
@@ -54,12 +55,14 @@ func AnswerIsSwallowed[Tx any](t *testing.T, triggers map[string][]string, open 
 }
 
 // answerIsSwallowed does so for one trigger, which Check meets unless it is for what has expired.
-func answerIsSwallowed[Tx any](t *testing.T, h idempotencytest.Harness[Tx], expired bool, texts []string, exec Exec[Tx]) {
+func answerIsSwallowed[Tx any](t *testing.T, h idempotencytest.Harness[Tx], expired bool, texts []string,
+	exec Exec[Tx]) {
 	t.Helper()
 	once := func(key string, keep time.Duration) error {
-		_, replayed, err := h.Store.Once(t.Context(), idempotency.Request{Key: key, Keep: keep}, func(ctx context.Context, tx Tx) (idempotency.Answer, error) {
-			return idempotency.Answer{Status: 200}, h.Write(ctx, tx, key)
-		})
+		_, replayed, err := h.Store.Once(t.Context(), idempotency.Request{Key: key, Keep: keep},
+			func(ctx context.Context, tx Tx) (idempotency.Answer, error) {
+				return idempotency.Answer{Status: 200}, h.Write(ctx, tx, key)
+			})
 		if replayed {
 			t.Errorf("%s: replayed", key)
 		}
@@ -73,7 +76,8 @@ func answerIsSwallowed[Tx any](t *testing.T, h idempotencytest.Harness[Tx], expi
 		before = 1
 	}
 	for _, text := range texts {
-		if err := h.Store.InTx(t.Context(), func(ctx context.Context, tx Tx) error { return exec(ctx, tx, text) }); err != nil {
+		if err := h.Store.InTx(t.Context(),
+			func(ctx context.Context, tx Tx) error { return exec(ctx, tx, text) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,5 +100,6 @@ func answerIsSwallowed[Tx any](t *testing.T, h idempotencytest.Harness[Tx], expi
 }
 
 func swallowed(err error) bool {
-	return dedupstore.ClassOf(err) == dedupstore.Misconfigured && strings.Contains(err.Error(), "a trigger swallows or changes")
+	return dedupstore.ClassOf(err) == dedupstore.Misconfigured &&
+		strings.Contains(err.Error(), "a trigger swallows or changes")
 }

@@ -49,7 +49,9 @@ func TestAtOnce(t *testing.T) {
 	}
 	s.wantEffects(*rounds)
 	if fresh.Load() != int64(*rounds) || replays.Load() != int64(*rounds*(clients-1)) {
-		t.Errorf("%d requests ran and %d were replays, want %d and %d", fresh.Load(), replays.Load(), *rounds, *rounds*(clients-1))
+		t.Errorf("%d requests ran and %d were replays, want %d and %d", fresh.Load(), replays.Load(), *rounds,
+			*rounds*(clients-1))
 	}
-	t.Logf("%d rounds: %d effects; of the requests %d were told first that one was in progress", *rounds, s.effects(), inProgress.Load())
+	t.Logf("%d rounds: %d effects; of the requests %d were told first that one was in progress", *rounds, s.effects(),
+		inProgress.Load())
 }

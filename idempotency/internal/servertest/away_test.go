@@ -47,7 +47,8 @@ func (c *cutConn) Read(b []byte) (int, error) {
 }
 
 // behind is a pool on the same database with another way of dialling.
-func behind(t testing.TB, pool *pgxpool.Pool, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *pgxpool.Pool {
+func behind(t testing.TB, pool *pgxpool.Pool, dial func(ctx context.Context, network, addr string) (net.Conn,
+	error)) *pgxpool.Pool {
 	t.Helper()
 	cfg := pool.Config().Copy()
 	cfg.ConnConfig.DialFunc = dial
@@ -79,11 +80,13 @@ func TestOutcomeUnknown(t *testing.T) {
 func TestOutcomeUnknownWithoutAKey(t *testing.T) {
 	t.Parallel()
 	pool, network := database(t), &cutter{}
-	s := &service{pool, serve(t, behind(t, pool, network.dial), answering(201, "done"), idempotency.HandlerConfig{KeyOptional: true}), t}
+	s := &service{pool, serve(t, behind(t, pool, network.dial), answering(201, "done"),
+		idempotency.HandlerConfig{KeyOptional: true}), t}
 	network.armed.Store(true)
 	r := s.do(func(*http.Request) {}, http.MethodPost, "/", nil)
 	s.wantProblem(r, http.StatusServiceUnavailable, idempotency.ProblemUnavailable)
-	if r.Header.Get("Retry-After") != "" || !strings.Contains(r.Text, "had no Idempotency-Key, and it is not known whether it took effect") {
+	if r.Header.Get("Retry-After") != "" ||
+		!strings.Contains(r.Text, "had no Idempotency-Key, and it is not known whether it took effect") {
 		t.Errorf("Retry-After %q, %s", r.Header.Get("Retry-After"), r.Text)
 	}
 	s.wantEffects(1)
@@ -156,7 +159,8 @@ func TestContextDone(t *testing.T) {
 	t.Parallel()
 	cancels := true
 	pool := database(t)
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), answering(201, "done"), idempotency.HandlerConfig{SingleTenant: true})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), answering(201, "done"),
+		idempotency.HandlerConfig{SingleTenant: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/einmal-go/einmal/idempotency/pgxidempotency"
 )
 
-// A request waits for a connection no longer than it may: of a pool whose connections are all in use, or of a database that takes
-// connections and says nothing. With a key and without one.
+// A request waits for a connection no longer than it may: of a pool whose connections are all in use, or of a database
+// that takes connections and says nothing. With a key and without one.
 func TestBeginTimeout(t *testing.T) {
 	t.Parallel()
 	full := database(t)
@@ -45,8 +45,10 @@ func TestBeginTimeout(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, network, hole.Addr().String())
 	})
 	for name, s := range map[string]*service{
-		"full":        {small, serve(t, small, answering(201, "done"), idempotency.HandlerConfig{BeginTimeout: 200 * time.Millisecond, KeyOptional: true}), t},
-		"black-holed": {dark, serve(t, dark, answering(201, "done"), idempotency.HandlerConfig{BeginTimeout: 200 * time.Millisecond, KeyOptional: true}), t},
+		"full": {small, serve(t, small, answering(201, "done"),
+			idempotency.HandlerConfig{BeginTimeout: 200 * time.Millisecond, KeyOptional: true}), t},
+		"black-holed": {dark, serve(t, dark, answering(201, "done"),
+			idempotency.HandlerConfig{BeginTimeout: 200 * time.Millisecond, KeyOptional: true}), t},
 	} {
 		for _, key := range []string{"key", ""} {
 			answered := make(chan *response, 1)
@@ -99,7 +101,8 @@ func (s *service) untilBegun(key string) *response {
 	return r
 }
 
-// A client whose patience is shorter than the handler finds the answer when it comes again, if the handler may finish; it may not for ever.
+// A client whose patience is shorter than the handler finds the answer when it comes again, if the handler may finish;
+// it may not for ever.
 func TestFinishWithin(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -107,7 +110,8 @@ func TestFinishWithin(t *testing.T) {
 		stays   bool
 		forever bool // the handler ends with its context only
 	}{
-		"not set": {0, false, true}, "long enough": {time.Minute, true, false}, "too short": {300 * time.Millisecond, false, true},
+		"not set": {0, false, true}, "long enough": {time.Minute, true, false},
+		"too short": {300 * time.Millisecond, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +132,8 @@ func TestFinishWithin(t *testing.T) {
 				<-gone
 				w.WriteHeader(http.StatusCreated)
 				return nil
-			}, idempotency.HandlerConfig{FinishWithin: c.within, OnAnswer: func(_ *http.Request, o idempotency.Outcome) { ended <- o }})
+			}, idempotency.HandlerConfig{FinishWithin: c.within,
+				OnAnswer: func(_ *http.Request, o idempotency.Outcome) { ended <- o }})
 			ctx, leave := context.WithCancel(t.Context())
 			left := make(chan struct{})
 			go func() {
@@ -185,9 +190,11 @@ func TestAnotherRequestInProgress(t *testing.T) {
 	first := make(chan *response, 1)
 	go func() { first <- s.post("key") }()
 	<-runs
-	s.wantProblem(s.send(http.MethodPost, "/", "key", "another"), http.StatusUnprocessableEntity, idempotency.ProblemOtherRequest)
+	s.wantProblem(s.send(http.MethodPost, "/", "key", "another"), http.StatusUnprocessableEntity,
+		idempotency.ProblemOtherRequest)
 	s.wantProblem(s.post("key"), http.StatusConflict, idempotency.ProblemInProgress)
-	s.wantProblem(s.send(http.MethodPost, "/", "key", "another"), http.StatusUnprocessableEntity, idempotency.ProblemOtherRequest)
+	s.wantProblem(s.send(http.MethodPost, "/", "key", "another"), http.StatusUnprocessableEntity,
+		idempotency.ProblemOtherRequest)
 	close(end)
 	s.want(<-first, 201, "", false)
 	s.wantEffects(1)
@@ -205,7 +212,8 @@ func TestOwnFingerprint(t *testing.T) {
 	}
 	s.want(send("POST", "/a?x=1", `{"a":1,"b":2}`), 201, "done", false)
 	s.want(send("POST", "/a?x=1", `{"b": 2,"a":1}`), 201, "done", true)
-	for _, c := range [][3]string{{"PUT", "/a?x=1", `{"a":1,"b":2}`}, {"POST", "/b?x=1", `{"a":1,"b":2}`}, {"POST", "/a?x=2", `{"a":1,"b":2}`}, {"POST", "/a?x=1", `{"a":1}`}} {
+	for _, c := range [][3]string{{"PUT", "/a?x=1", `{"a":1,"b":2}`}, {"POST", "/b?x=1", `{"a":1,"b":2}`},
+		{"POST", "/a?x=2", `{"a":1,"b":2}`}, {"POST", "/a?x=1", `{"a":1}`}} {
 		s.wantProblem(send(c[0], c[1], c[2]), http.StatusUnprocessableEntity, idempotency.ProblemOtherRequest)
 	}
 	s.wantEffects(1)
@@ -214,16 +222,17 @@ func TestOwnFingerprint(t *testing.T) {
 // Who may not make the request is not shown what it was answered.
 func TestAuthorize(t *testing.T) {
 	t.Parallel()
-	s := start(t, answering(201, "secret"), idempotency.HandlerConfig{KeyOptional: true, Authorize: func(r *http.Request) error {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || string(body) != "{}" {
-			return errors.New("no body")
-		}
-		if r.Header.Get("Authorization") != "yes" {
-			return errors.New("withdrawn")
-		}
-		return nil
-	}})
+	s := start(t, answering(201, "secret"),
+		idempotency.HandlerConfig{KeyOptional: true, Authorize: func(r *http.Request) error {
+			body, err := io.ReadAll(r.Body)
+			if err != nil || string(body) != "{}" {
+				return errors.New("no body")
+			}
+			if r.Header.Get("Authorization") != "yes" {
+				return errors.New("withdrawn")
+			}
+			return nil
+		}})
 	send := func(key, authorization string) *response {
 		return s.do(func(r *http.Request) {
 			r.Header.Set("Authorization", authorization)
@@ -244,11 +253,13 @@ func TestAuthorize(t *testing.T) {
 	s.wantEffects(1)
 }
 
-// A principal has so many keys at once, and no more: what is kept is replayed all the same, and what has expired does not count.
+// A principal has so many keys at once, and no more: what is kept is replayed all the same, and what has expired does
+// not count.
 func TestMaxKeys(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
-	cfg := idempotency.HandlerConfig{MaxKeys: 3, Principal: func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }}
+	cfg := idempotency.HandlerConfig{MaxKeys: 3,
+		Principal: func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }}
 	s := &service{pool, serve(t, pool, answering(201, "done"), cfg), t}
 	send := func(user, key string) *response {
 		return s.do(func(r *http.Request) {
@@ -266,7 +277,8 @@ func TestMaxKeys(t *testing.T) {
 	}
 	s.want(send("anna", "2"), 201, "done", true)
 	s.want(send("ben", "4"), 201, "done", false)
-	if _, err := pool.Exec(t.Context(), "update idempotency_key set expires_at = now() - interval '1 s' where scope = 'anna' and key = '1'"); err != nil {
+	if _, err := pool.Exec(t.Context(),
+		"update idempotency_key set expires_at = now() - interval '1 s' where scope = 'anna' and key = '1'"); err != nil {
 		t.Fatal(err)
 	}
 	s.want(send("anna", "4"), 201, "done", false)
@@ -279,27 +291,29 @@ func TestMaxKeysNeedsAStoreThatCounts(t *testing.T) {
 	t.Parallel()
 	type plain struct{ idempotency.Store[pgx.Tx] }
 	cfg := idempotency.HandlerConfig{SingleTenant: true, MaxKeys: 1}
-	if _, err := idempotency.NewHandler(plain{pgxidempotency.New(nil, nil)}, answering(200, ""), cfg); err == nil || !strings.Contains(err.Error(), "KeyCounter") {
+	if _, err := idempotency.NewHandler(plain{pgxidempotency.New(nil, nil)}, answering(200, ""), cfg); err == nil ||
+		!strings.Contains(err.Error(), "KeyCounter") {
 		t.Errorf("NewHandler() = %v", err)
 	}
 }
 
-// Of the header the handler's own is kept: what a middleware outside sets for one client is not replayed to another one, and what the handler
-// has added to its fields comes behind those of the next one's.
+// Of the header the handler's own is kept: what a middleware outside sets for one client is not replayed to another
+// one, and what the handler has added to its fields comes behind those of the next one's.
 func TestHeadersOfTheHandlerAlone(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-		h := w.Header()
-		h.Add("Vary", "Accept")
-		h.Add("Link", "</self>; rel=self")
-		h.Set("Content-Language", "de")
-		h.Set("Content-Range", "bytes 0-1/10")
-		h.Set("ETag", `"outer"`) // as the middleware does
-		w.WriteHeader(http.StatusPartialContent)
-		_, _ = io.WriteString(w, "ab")
-		return nil
-	}, idempotency.HandlerConfig{SingleTenant: true, Logger: slog.New(slog.DiscardHandler)})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil),
+		func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+			h := w.Header()
+			h.Add("Vary", "Accept")
+			h.Add("Link", "</self>; rel=self")
+			h.Set("Content-Language", "de")
+			h.Set("Content-Range", "bytes 0-1/10")
+			h.Set("ETag", `"outer"`) // as the middleware does
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = io.WriteString(w, "ab")
+			return nil
+		}, idempotency.HandlerConfig{SingleTenant: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +342,8 @@ func TestHeadersOfTheHandlerAlone(t *testing.T) {
 			}
 		}
 	}
-	own := map[string]string{"Content-Language": "de", "Content-Range": "bytes 0-1/10", "Etag": `"outer"`, "Einmal-Added": ""}
+	own := map[string]string{"Content-Language": "de", "Content-Range": "bytes 0-1/10", "Etag": `"outer"`,
+		"Einmal-Added": ""}
 	with := func(more map[string]string) map[string]string {
 		all := map[string]string{}
 		for _, m := range []map[string]string{own, more} {
@@ -336,14 +351,20 @@ func TestHeadersOfTheHandlerAlone(t *testing.T) {
 		}
 		return all
 	}
-	want(map[string]string{"Content-Encoding": "gzip", "Cache-Control": "private", "Vary": "Origin", "Content-Language": "en", "Etag": `"outer"`, "Link": "</outer>"},
-		with(map[string]string{"Content-Encoding": "gzip", "Cache-Control": "private", "Vary": "Origin|Accept", "Link": "</outer>|</self>; rel=self"}), false)
-	want(nil, with(map[string]string{"Content-Encoding": "", "Cache-Control": "", "Vary": "Accept", "Link": "</self>; rel=self"}), true)
-	want(map[string]string{"Content-Encoding": "br", "Vary": "Accept-Encoding", "Cache-Control": "no-store", "Content-Language": "en"},
-		with(map[string]string{"Content-Encoding": "br", "Cache-Control": "no-store", "Vary": "Accept-Encoding|Accept"}), true)
+	want(map[string]string{"Content-Encoding": "gzip", "Cache-Control": "private", "Vary": "Origin",
+		"Content-Language": "en", "Etag": `"outer"`, "Link": "</outer>"},
+		with(map[string]string{"Content-Encoding": "gzip", "Cache-Control": "private", "Vary": "Origin|Accept",
+			"Link": "</outer>|</self>; rel=self"}), false)
+	want(nil, with(map[string]string{"Content-Encoding": "", "Cache-Control": "", "Vary": "Accept",
+		"Link": "</self>; rel=self"}), true)
+	want(map[string]string{"Content-Encoding": "br", "Vary": "Accept-Encoding", "Cache-Control": "no-store",
+		"Content-Language": "en"},
+		with(map[string]string{"Content-Encoding": "br", "Cache-Control": "no-store", "Vary": "Accept-Encoding|Accept"}),
+		true)
 	want(map[string]string{"Vary": "Accept"}, with(map[string]string{"Vary": "Accept"}), true)
 	var kept string
-	if err := pool.QueryRow(t.Context(), "select convert_from(response_headers, 'latin1') from idempotency_key").Scan(&kept); err != nil {
+	if err := pool.QueryRow(t.Context(),
+		"select convert_from(response_headers, 'latin1') from idempotency_key").Scan(&kept); err != nil {
 		t.Fatal(err)
 	}
 	for _, outer := range []string{"gzip", "private", "Origin", "</outer>"} {

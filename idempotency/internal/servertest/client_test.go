@@ -19,7 +19,8 @@ import (
 	"github.com/einmal-go/einmal/idempotency/pgxidempotency"
 )
 
-// lossy cuts the connection before each third request reaches its handler, and before each third answer reaches the client.
+// lossy cuts the connection before each third request reaches its handler, and before each third answer reaches the
+// client.
 func lossy(next http.Handler) http.Handler {
 	var n atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,8 +39,9 @@ func lossy(next http.Handler) http.Handler {
 	})
 }
 
-// The two ends of a call: a Transport that repeats it and a Handler that knows it, over a network that loses requests and answers.
-// Each call takes effect once and gets the answer of its effect, though each is made by two clients at once.
+// The two ends of a call: a Transport that repeats it and a Handler that knows it, over a network that loses requests
+// and answers. Each call takes effect once and gets the answer of its effect, though each is made by two clients at
+// once.
 func TestTransportAndHandler(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
@@ -50,7 +52,8 @@ func TestTransportAndHandler(t *testing.T) {
 				return err
 			}
 			var xid string
-			if err := tx.QueryRow(ctx, "insert into effect values ($1) returning xmin::text", string(name)).Scan(&xid); err != nil {
+			if err := tx.QueryRow(ctx, "insert into effect values ($1) returning xmin::text",
+				string(name)).Scan(&xid); err != nil {
 				return err
 			}
 			w.WriteHeader(http.StatusCreated)
@@ -64,7 +67,8 @@ func TestTransportAndHandler(t *testing.T) {
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
 	client := &http.Client{Transport: idempotency.NewTransport(base, &idempotency.TransportConfig{
-		Attempts: 1000, Budget: 2 * time.Minute, AttemptTimeout: time.Minute, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+		Attempts: 1000, Budget: 2 * time.Minute, AttemptTimeout: time.Minute, MinBackoff: time.Millisecond,
+		MaxBackoff: 10 * time.Millisecond,
 	})}
 	call := func(name string) (string, error) {
 		ctx := idempotency.WithKey(t.Context(), idempotency.Key("effect", name))
@@ -110,7 +114,9 @@ func TestTransportAndHandler(t *testing.T) {
 	}
 	for name, xid := range answers {
 		var n int
-		if err := pool.QueryRow(t.Context(), "select count(*) filter (where xmin::text = $2) from effect where name = $1 having count(*) = 1", name, xid).Scan(&n); err != nil || n != 1 {
+		if err := pool.QueryRow(t.Context(),
+			"select count(*) filter (where xmin::text = $2) from effect where name = $1 having count(*) = 1", name,
+			xid).Scan(&n); err != nil || n != 1 {
 			t.Errorf("%s: its one effect is not the one of its answer: %d, %v", name, n, err)
 		}
 	}

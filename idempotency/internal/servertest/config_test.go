@@ -61,10 +61,14 @@ func TestCheck(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), "select count(*) from idempotency_key").Scan(&rows); err != nil || rows != 0 {
 		t.Errorf("after Check the table has %d rows, %v", rows, err)
 	}
-	if err := check(pgxidempotency.New(serverstest.Pool(t), nil)); err == nil || !strings.Contains(err.Error(), "einmal schema print -db postgres idempotency") || strings.Contains(err.Error(), "\n") {
+	if err := check(pgxidempotency.New(serverstest.Pool(t), nil)); err == nil ||
+		!strings.Contains(err.Error(), "einmal schema print -db postgres idempotency") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("Check() without a table = %v", err)
 	}
-	if err := check(pgxidempotency.New(pool, &pgxidempotency.Config{Table: strings.Repeat("x", 64), CommitTimeout: -1})); err == nil || !strings.Contains(err.Error(), "invalid Config.Table") || !strings.Contains(err.Error(), "invalid Config.CommitTimeout") {
+	if err := check(pgxidempotency.New(pool, &pgxidempotency.Config{Table: strings.Repeat("x", 64),
+		CommitTimeout: -1})); err == nil || !strings.Contains(err.Error(), "invalid Config.Table") ||
+		!strings.Contains(err.Error(), "invalid Config.CommitTimeout") {
 		t.Errorf("Check() of an invalid configuration = %v", err)
 	}
 	if err := check(pgxidempotency.New(nil, nil)); err == nil || !strings.Contains(err.Error(), "the pool is nil") {

@@ -25,10 +25,13 @@ func TestStatuses(t *testing.T) {
 		status         int
 		stays, replays bool
 	}{
-		{200, true, true}, {201, true, true}, {202, true, true}, {204, true, true}, {301, true, true}, {303, true, true}, {304, true, true},
-		{400, false, true}, {402, false, true}, {404, false, true}, {409, false, true}, {410, false, true}, {422, false, true},
+		{200, true, true}, {201, true, true}, {202, true, true}, {204, true, true}, {301, true, true}, {303, true, true},
+		{304, true, true},
+		{400, false, true}, {402, false, true}, {404, false, true}, {409, false, true}, {410, false, true},
+		{422, false, true},
 		{401, false, false}, {403, false, false}, {408, false, false}, {425, false, false}, {429, false, false},
-		{500, false, false}, {502, false, false}, {503, false, false}, {599, false, false}, {600, false, false}, {999, false, false},
+		{500, false, false}, {502, false, false}, {503, false, false}, {599, false, false}, {600, false, false},
+		{999, false, false},
 	} {
 		t.Run(fmt.Sprint(c.status), func(t *testing.T) {
 			t.Parallel()
@@ -131,10 +134,12 @@ func TestErrors(t *testing.T) {
 			}, idempotency.HandlerConfig{MaxAnswer: 1000})
 			for range 2 { // the key stays free
 				r := s.post("key")
-				if r.StatusCode != c.status || r.Text != c.problem && r.problem() != c.problem || strings.Contains(r.Text, "secret") {
+				if r.StatusCode != c.status || r.Text != c.problem && r.problem() != c.problem ||
+					strings.Contains(r.Text, "secret") {
 					t.Errorf("answered %d %s %q, want %d %s", r.StatusCode, r.problem(), r.Text, c.status, c.problem)
 				}
-				if unclear := strings.Contains(r.Text, "not known whether something has happened"); unclear != (name == "the transaction was ended") {
+				if unclear := strings.Contains(r.Text,
+					"not known whether something has happened"); unclear != (name == "the transaction was ended") {
 					t.Errorf("it says that something may have happened: %v", unclear)
 				}
 				if retry := r.Header.Get("Retry-After"); (c.status == 503) != (retry == "1") {
@@ -202,7 +207,8 @@ func TestResponseWriter(t *testing.T) {
 		status int
 		body   string
 	}{
-		"/nothing": {200, ""}, "/hijack": {200, "true false"}, "/flush": {200, "true false"}, "/early": {201, ""}, "/204": {204, ""}, "/304": {304, ""},
+		"/nothing": {200, ""}, "/hijack": {200, "true false"}, "/flush": {200, "true false"}, "/early": {201, ""},
+		"/204": {204, ""}, "/304": {304, ""},
 		"/length": {200, "short"},
 	} {
 		for _, replayed := range []bool{false, true} {
@@ -262,7 +268,8 @@ func TestOutbox(t *testing.T) {
 			return err
 		}
 		w.WriteHeader(status)
-		return pgxoutbox.NewWriter(nil).Write(ctx, tx, outbox.Event{ID: fmt.Sprint(status), Topic: "orders", Value: []byte("{}")})
+		return pgxoutbox.NewWriter(nil).Write(ctx, tx, outbox.Event{ID: fmt.Sprint(status), Topic: "orders",
+			Value: []byte("{}")})
 	}, idempotency.HandlerConfig{})
 	if _, err := s.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Outbox)); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,8 @@ func TestHeaders(t *testing.T) {
 		return nil
 	}, idempotency.HandlerConfig{ReplayHeaders: []string{"x-balance"}})
 	for i, want := range []map[string]string{
-		{"Content-Type": "application/json", "Location": "/orders/1", "X-Balance": "10", "X-Once": "1", "Set-Cookie": "session=secret"},
+		{"Content-Type": "application/json", "Location": "/orders/1", "X-Balance": "10", "X-Once": "1",
+			"Set-Cookie": "session=secret"},
 		{"Content-Type": "application/json", "Location": "/orders/1", "X-Balance": "10", "X-Once": "", "Set-Cookie": ""},
 	} {
 		r := s.post("key")
@@ -41,7 +42,8 @@ func TestHeaders(t *testing.T) {
 		}
 	}
 	var kept string
-	if err := s.QueryRow(t.Context(), "select convert_from(response_headers, 'latin1') from idempotency_key").Scan(&kept); err != nil {
+	if err := s.QueryRow(t.Context(),
+		"select convert_from(response_headers, 'latin1') from idempotency_key").Scan(&kept); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(kept, "secret") || strings.Contains(kept, "X-Once") {
@@ -49,20 +51,21 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// A handler adds to the header that middlewares outside have begun, as it does to every other writer's. A replay has theirs of today, and
-// of the handler's what is stored.
+// A handler adds to the header that middlewares outside have begun, as it does to every other writer's. A replay has
+// theirs of today, and of the handler's what is stored.
 func TestHeadersOfMiddlewares(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, r *http.Request) error {
-		h := w.Header()
-		h.Add("Vary", "Accept")
-		h.Add("Set-Cookie", "inner=1")
-		h.Set("X-Seen", h.Get("X-Outer"))
-		h.Del("X-Outer")
-		w.WriteHeader(map[bool]int{true: 201, false: 500}[r.URL.Path == "/"])
-		return nil
-	}, idempotency.HandlerConfig{SingleTenant: true, KeyOptional: true, Logger: slog.New(slog.DiscardHandler)})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil),
+		func(_ context.Context, _ pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+			h := w.Header()
+			h.Add("Vary", "Accept")
+			h.Add("Set-Cookie", "inner=1")
+			h.Set("X-Seen", h.Get("X-Outer"))
+			h.Del("X-Outer")
+			w.WriteHeader(map[bool]int{true: 201, false: 500}[r.URL.Path == "/"])
+			return nil
+		}, idempotency.HandlerConfig{SingleTenant: true, KeyOptional: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +77,8 @@ func TestHeadersOfMiddlewares(t *testing.T) {
 	})), t}
 	want := func(r *response, cookies []string, outer, seen string) {
 		t.Helper()
-		if h := r.Header; !slices.Equal(h.Values("Vary"), []string{"Origin", "Accept"}) || !slices.Equal(h.Values("Set-Cookie"), cookies) || h.Get("X-Outer") != outer || h.Get("X-Seen") != seen {
+		if h := r.Header; !slices.Equal(h.Values("Vary"), []string{"Origin", "Accept"}) ||
+			!slices.Equal(h.Values("Set-Cookie"), cookies) || h.Get("X-Outer") != outer || h.Get("X-Seen") != seen {
 			t.Errorf("%d: %q", r.StatusCode, h)
 		}
 	}
@@ -85,7 +89,8 @@ func TestHeadersOfMiddlewares(t *testing.T) {
 	want(s.do(func(*http.Request) {}, http.MethodPost, "/", nil), both, "", "outer")
 }
 
-// What a header must not have, a file name of a user's for example, keeps no answer from being replayed: its effect has happened.
+// What a header must not have, a file name of a user's for example, keeps no answer from being replayed: its effect has
+// happened.
 func TestHeaderThatIsNotLegal(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
@@ -101,7 +106,8 @@ func TestHeaderThatIsNotLegal(t *testing.T) {
 		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: key\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		text, err := io.ReadAll(conn) // Go's client would refuse the first one
 		_ = conn.Close()
-		if !strings.HasPrefix(string(text), "HTTP/1.1 201 ") || i > 0 && !strings.Contains(string(text), "\r\nContent-Disposition: attachment; filename=a     b\xe9.pdf\r\n") {
+		if !strings.HasPrefix(string(text), "HTTP/1.1 201 ") || i > 0 &&
+			!strings.Contains(string(text), "\r\nContent-Disposition: attachment; filename=a     b\xe9.pdf\r\n") {
 			t.Errorf("answer %d: %q, %v", i, text, err)
 		}
 	}

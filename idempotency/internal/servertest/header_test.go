@@ -45,7 +45,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"bare, with a semicolon":         {`a;b`},
 		"a list of one, in parentheses?": {`(a b)`},
 	} {
-		r := s.do(func(r *http.Request) { r.Header["Idempotency-Key"] = values }, http.MethodPost, "/", strings.NewReader("{}"))
+		r := s.do(func(r *http.Request) { r.Header["Idempotency-Key"] = values }, http.MethodPost, "/",
+			strings.NewReader("{}"))
 		if r.StatusCode != http.StatusBadRequest || r.problem() != idempotency.ProblemInvalidKey {
 			t.Errorf("%s: answered %d %s, want 400 %s", name, r.StatusCode, r.problem(), idempotency.ProblemInvalidKey)
 		}
@@ -62,7 +63,8 @@ func TestKeysThatAreTaken(t *testing.T) {
 	t.Parallel()
 	s := start(t, answering(201, "done"), idempotency.HandlerConfig{})
 	spellings := [][]string{
-		{"8e03978e-40d5-43dd-bc93-6894a57f9324", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`, ` "8e03978e-40d5-43dd-bc93-6894a57f9324" `},
+		{"8e03978e-40d5-43dd-bc93-6894a57f9324", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`,
+			` "8e03978e-40d5-43dd-bc93-6894a57f9324" `},
 		{strings.Repeat("k", 255), `"` + strings.Repeat("k", 255) + `"`},
 		{`"p"`, `"p";b=1`, `"p";b`, `"p" ; b="x;, \"y";c=?1; *d.e_f-g=:aGk=:`, `p`},
 		{`"a, b;c"`}, {`"a \"quoted\" \\ key"`}, {`" a"`}, {`"a "`}, {"a=b:c/d+e"}, {"~"},

@@ -20,11 +20,13 @@ import (
 // An answer is kept for as long as it was asked for, and for a day by default.
 func TestKeptForSoLong(t *testing.T) {
 	t.Parallel()
-	for keep, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 90 * time.Minute: 90 * time.Minute, 30 * 24 * time.Hour: 30 * 24 * time.Hour} {
+	for keep, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 90 * time.Minute: 90 * time.Minute,
+		30 * 24 * time.Hour: 30 * 24 * time.Hour} {
 		s := start(t, answering(201, "done"), idempotency.HandlerConfig{Keep: keep})
 		s.want(s.post("key"), 201, "done", false)
 		var left float64
-		if err := s.QueryRow(t.Context(), "select extract(epoch from expires_at - created_at)::float8 from idempotency_key").Scan(&left); err != nil {
+		if err := s.QueryRow(t.Context(),
+			"select extract(epoch from expires_at - created_at)::float8 from idempotency_key").Scan(&left); err != nil {
 			t.Fatal(err)
 		}
 		if got := time.Duration(left * float64(time.Second)); got < want-time.Minute || got > want+time.Minute {
@@ -70,7 +72,8 @@ func TestPrincipalThatLooksLikeAHash(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	sum := sha256.Sum256([]byte(long))
 	name := long
-	s := &service{pool, serve(t, pool, answering(201, "secret"), idempotency.HandlerConfig{Principal: func(*http.Request) (string, error) { return name, nil }}), t}
+	s := &service{pool, serve(t, pool, answering(201, "secret"),
+		idempotency.HandlerConfig{Principal: func(*http.Request) (string, error) { return name, nil }}), t}
 	s.want(s.post("key"), 201, "secret", false)
 	name = "sha256:" + hex.EncodeToString(sum[:])
 	s.want(s.post("key"), 201, "secret", false)
@@ -93,9 +96,11 @@ func TestRefusalWithoutAKey(t *testing.T) {
 func TestOutcomeUnknownOfASafeRequest(t *testing.T) {
 	t.Parallel()
 	pool, network := database(t), &cutter{}
-	s := &service{pool, serve(t, behind(t, pool, network.dial), answering(200, "done"), idempotency.HandlerConfig{KeyOptional: true}), t}
+	s := &service{pool, serve(t, behind(t, pool, network.dial), answering(200, "done"),
+		idempotency.HandlerConfig{KeyOptional: true}), t}
 	network.armed.Store(true)
-	for method, says := range map[string]string{http.MethodGet: `"repeat the request later"`, http.MethodPost: "may take effect again"} {
+	for method, says := range map[string]string{http.MethodGet: `"repeat the request later"`,
+		http.MethodPost: "may take effect again"} {
 		r := s.do(func(*http.Request) {}, method, "/", nil)
 		s.wantProblem(r, http.StatusServiceUnavailable, idempotency.ProblemUnavailable)
 		if !strings.Contains(r.Text, says) || (r.Header.Get("Retry-After") != "") != (method == http.MethodGet) {
@@ -121,7 +126,8 @@ func TestTableLocked(t *testing.T) {
 	_, _, err = store.Once(t.Context(), req, func(context.Context, pgx.Tx) (idempotency.Answer, error) {
 		return idempotency.Answer{}, errors.New("it has run")
 	})
-	if dedupstore.ClassOf(err) != dedupstore.Unavailable || !strings.Contains(err.Error(), "no answer within CommitTimeout") {
+	if dedupstore.ClassOf(err) != dedupstore.Unavailable ||
+		!strings.Contains(err.Error(), "no answer within CommitTimeout") {
 		t.Errorf("%v, want that it is unavailable", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

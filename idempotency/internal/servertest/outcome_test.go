@@ -136,11 +136,13 @@ func TestOnAnswer(t *testing.T) {
 	}{
 		{"a safe method", http.MethodGet, "work", "", false, []idempotency.Outcome{idempotency.OutcomeWithoutKey}},
 		{"a safe method's refusal", http.MethodGet, "404", "", false, []idempotency.Outcome{idempotency.OutcomeWithoutKey}},
-		{"a safe method's refusal for now", http.MethodGet, "429", "", false, []idempotency.Outcome{idempotency.OutcomeWithoutKey}},
+		{"a safe method's refusal for now", http.MethodGet, "429", "", false,
+			[]idempotency.Outcome{idempotency.OutcomeWithoutKey}},
 		{"a safe method that fails", http.MethodGet, "fail", "", false, []idempotency.Outcome{idempotency.OutcomeFailed}},
 		{"nobody's request", http.MethodPatch, "work", "8", false, []idempotency.Outcome{idempotency.OutcomeRefused}},
 		{"a client that is gone", http.MethodPost, "work", "9", true, []idempotency.Outcome{idempotency.OutcomeInterrupted}},
-		{"two at once", http.MethodPost, "again", "again", false, []idempotency.Outcome{idempotency.OutcomeInProgress, idempotency.OutcomeFirst}},
+		{"two at once", http.MethodPost, "again", "again", false, []idempotency.Outcome{idempotency.OutcomeInProgress,
+			idempotency.OutcomeFirst}},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		if tc.gone {

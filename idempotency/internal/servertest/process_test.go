@@ -31,7 +31,8 @@ func serveUntilTerminated(url string) error {
 		return err
 	}
 	defer pool.Close()
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), slowly, idempotency.HandlerConfig{SingleTenant: true})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), slowly,
+		idempotency.HandlerConfig{SingleTenant: true})
 	if err != nil {
 		return err
 	}

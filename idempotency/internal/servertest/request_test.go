@@ -31,7 +31,8 @@ func TestFingerprint(t *testing.T) {
 	const mediaType = `application/json; charset=utf-8`
 	s.want(send("POST", "/a?x=1&y=2&y=3", mediaType, "{}"), 201, "done", false)
 	for _, same := range []struct{ path, mediaType string }{
-		{"/a?x=1&y=2&y=3", mediaType}, {"/a?y=2&y=3&x=1", mediaType}, {"/a?x=%31&y=2&y=3", mediaType}, {"/a?x=1&y=2&y=3", `Application/JSON;CHARSET="utf-8"`},
+		{"/a?x=1&y=2&y=3", mediaType}, {"/a?y=2&y=3&x=1", mediaType}, {"/a?x=%31&y=2&y=3", mediaType},
+		{"/a?x=1&y=2&y=3", `Application/JSON;CHARSET="utf-8"`},
 	} {
 		s.want(send("POST", same.path, same.mediaType, "{}"), 201, "done", true)
 	}
@@ -62,7 +63,8 @@ func TestFingerprint(t *testing.T) {
 func TestFingerprintBehindStripPrefix(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), answering(201, "done"), idempotency.HandlerConfig{SingleTenant: true})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), answering(201, "done"),
+		idempotency.HandlerConfig{SingleTenant: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,8 @@ func TestHalfABody(t *testing.T) {
 func TestBodyThatWasReadBefore(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), answering(201, "done"), idempotency.HandlerConfig{SingleTenant: true, Logger: slog.New(slog.DiscardHandler)})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), answering(201, "done"),
+		idempotency.HandlerConfig{SingleTenant: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ type handlerFunc = idempotency.TxHandler[pgx.Tx]
 func database(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool := serverstest.Pool(t)
-	for _, text := range []string{schema.Postgres.SQL(nil, schema.Idempotency), "create table effect (name text not null)"} {
+	for _, text := range []string{schema.Postgres.SQL(nil, schema.Idempotency),
+		"create table effect (name text not null)"} {
 		if _, err := pool.Exec(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,8 @@ func listen(t testing.TB, handler http.Handler) (url string) {
 }
 
 func schemaSQL(in, table string) string {
-	return schema.Postgres.SQL(&schema.Config{Schema: in, Tables: map[string]string{"idempotency_key": table}}, schema.Idempotency)
+	return schema.Postgres.SQL(&schema.Config{Schema: in, Tables: map[string]string{"idempotency_key": table}},
+		schema.Idempotency)
 }
 
 // write is an effect.
@@ -118,7 +120,8 @@ func (r *response) problem() string {
 		Title  string
 		Status int
 	}
-	if r.Header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(r.Text), &p) != nil || p.Status != r.StatusCode || p.Title == "" {
+	if r.Header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(r.Text), &p) != nil ||
+		p.Status != r.StatusCode || p.Title == "" {
 		return "none"
 	}
 	return p.Type
