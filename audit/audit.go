@@ -16,7 +16,8 @@ import (
 // dialTimeout is how long it may take to reach a broker.
 const dialTimeout = 30 * time.Second
 
-// Run audits. It can run beside the service, and be repeated. The Report is nil if there is an error: then nothing is known.
+// Run audits. It can run beside the service, and be repeated. The Report is nil if there is an error: then nothing is
+// known.
 //
 // db needs no more than SELECT on the tables, and can be a replica. Run takes one of its connections.
 func Run(ctx context.Context, kafka Kafka, db *sql.DB, cfg Config) (*Report, error) {
@@ -24,8 +25,10 @@ func Run(ctx context.Context, kafka Kafka, db *sql.DB, cfg Config) (*Report, err
 	if err = errors.Join(err, kafka.check()); err != nil {
 		return nil, err
 	}
-	a := &audit{cfg: cfg, report: newReport(), placed: map[[16]byte]bool{}, gatherer: newGatherer(cfg.TempDir, cfg.Rate, cfg.Progress)}
-	a.report.Topic, a.report.Group, a.report.Consumer, a.report.Began = cfg.Topic, cfg.Group, cfg.Consumer, time.Now().UTC()
+	a := &audit{cfg: cfg, report: newReport(), placed: map[[16]byte]bool{},
+		gatherer: newGatherer(cfg.TempDir, cfg.Rate, cfg.Progress)}
+	a.report.Topic, a.report.Group, a.report.Consumer, a.report.Began = cfg.Topic, cfg.Group, cfg.Consumer,
+		time.Now().UTC()
 	if err := a.run(ctx, &kafka, db); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // what it cut short says less
@@ -165,11 +168,11 @@ func (a *audit) records(ctx context.Context, kind factKind) error {
 		case handOn && kind == factBefore:
 			return nil
 		case handOn:
-			return a.addFact(ctx, &fact{id: event, kind: factHandOn})
+			return a.addFact(ctx, &fact{id: deadletter.RedrivenID(event), kind: factHandOn})
 		case kind == factRecord && deadletter.Reserved(event):
 			a.placed[hash(event)] = true
 		}
-		return a.addFact(ctx, &fact{id: event, kind: kind})
+		return a.addFact(ctx, &fact{id: deadletter.RedrivenID(event), kind: kind})
 	})
 }
 
@@ -198,14 +201,16 @@ func (a *audit) compare(ctx context.Context) error {
 		a.report.Partitions = append(a.report.Partitions, p)
 		if p.Committed > p.End {
 			a.report.Found.add(CommittedTooFar, a.cfg.Examples, func() Example {
-				return Example{Places: []Place{{Partition: p.Partition, Offset: p.Committed}}, Problem: fmt.Sprintf("the log ends at %d", p.End)}
+				return Example{Places: []Place{{Partition: p.Partition, Offset: p.Committed}},
+					Problem: fmt.Sprintf("the log ends at %d", p.End)}
 			})
 		}
 	}
 	return nil
 }
 
-// isPlaced reports whether a dead letter is recorded at the place of a message that has an id: its handler ended the transaction.
+// isPlaced reports whether a dead letter is recorded at the place of a message that has an id: its handler ended the
+// transaction.
 func (a *audit) isPlaced(f *fact) bool {
 	if len(a.placed) == 0 {
 		return false

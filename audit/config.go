@@ -22,12 +22,14 @@ type Kafka struct {
 	User      string
 	Password  string
 
-	// ReadUncommitted reads what producers have aborted, or not committed yet, too: as a service does whose isolation level is that.
+	// ReadUncommitted reads what producers have aborted, or not committed yet, too: as a service does whose isolation
+	// level is that.
 	ReadUncommitted bool
 }
 
 func (k *Kafka) security() topicwindow.Security {
-	return topicwindow.Security{TLS: k.TLS, Mechanism: k.Mechanism, User: k.User, Password: k.Password, Uncommitted: k.ReadUncommitted}
+	return topicwindow.Security{TLS: k.TLS, Mechanism: k.Mechanism, User: k.User, Password: k.Password,
+		Uncommitted: k.ReadUncommitted}
 }
 
 // check says what is wrong.
@@ -49,23 +51,24 @@ type Config struct {
 	// EventID is the rule for ids, as Topic.EventID of the service. Defaults to the header event-id.
 	EventID func(*consumer.Message) (string, error)
 
-	// Foreign is the function that the service has given to middleware.Filter. Defaults to none: every message is for the consumer. It is
-	// called by several goroutines.
+	// Foreign is the function that the service has given to middleware.Filter. Defaults to none: every message is for the
+	// consumer. It is called by several goroutines.
 	Foreign func(*consumer.Message) bool
 
-	// From and To are a window of time: in each partition, from the first message of From or later up to, but without, the first one of
-	// To or later. Zero is the start, or what is the end when Run begins.
+	// From and To are a window of time: in each partition, from the first message of From or later up to, but without, the
+	// first one of To or later. Zero is the start, or what is the end when Run begins.
 	From, To time.Time
 
-	// Offsets are windows of single partitions instead: those that are not named are not read. From and To must be zero then.
+	// Offsets are windows of single partitions instead: those that are not named are not read. From and To must be zero
+	// then.
 	Offsets map[int32]consumer.OffsetRange
 
-	// Keep is how long records are kept, as janitor.Table.Keep or DedupConfig.Window of the service: an older event that is not recorded is
-	// TooOld and not Lost. Defaults to 0: records are kept for ever.
+	// Keep is how long records are kept, as janitor.Table.Keep or DedupConfig.Window of the service: an older event that
+	// is not recorded is TooOld and not Lost. Defaults to 0: records are kept for ever.
 	Keep time.Duration
 
-	// Effects is a query that returns one column, the id of an event for each effect, such as "select event_id from charge". It is run
-	// in a transaction that can only read. Defaults to none: effects are not looked at.
+	// Effects is a query that returns one column, the id of an event for each effect, such as "select event_id from
+	// charge". It is run in a transaction that can only read. Defaults to none: effects are not looked at.
 	Effects string
 
 	// Dialect is that of the database. Defaults to schema.Postgres.
@@ -83,8 +86,8 @@ type Config struct {
 	// Rate is how many messages and rows are read in a second, together. Defaults to 0: no limit.
 	Rate float64
 
-	// TempDir is where the sorted files stand: about 80 bytes for each message, record and effect, and ids among them. Defaults to
-	// os.TempDir().
+	// TempDir is where the sorted files stand: about 80 bytes for each message, record and effect, and ids among them.
+	// Defaults to os.TempDir().
 	TempDir string
 
 	// Progress is called now and then, by one goroutine at a time, and must return soon. Defaults to none.

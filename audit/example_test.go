@@ -59,7 +59,8 @@ func openShop() *shop {
 	must(err)
 	kafka, err := servers.InProcessKafka()
 	must(err)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop")+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop")+
+		"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
 	must(err)
 	s := &shop{dir, kafka, kafka.Addrs, db}
 	s.exec(schema.SQLite.SQL(nil, schema.Dedup))
@@ -90,7 +91,8 @@ func (s *shop) sell(orders ...string) {
 	producer, err := sarama.NewSyncProducer(s.brokers, cfg)
 	must(err)
 	for _, id := range orders {
-		_, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "orders", Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}}})
+		_, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: "orders",
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}}})
 		must(err)
 	}
 	must(producer.Close())
@@ -104,7 +106,8 @@ func (s *shop) sell(orders ...string) {
 	}
 	must(consumer.Run(ctx, consumer.Config{
 		Brokers: s.brokers, Group: "billing", Logger: slog.New(slog.DiscardHandler),
-		Topics: map[string]consumer.Topic{"orders": {Handler: middleware.Dedup(sqlstore.New(s.db, schema.SQLite, nil), charge, nil)}},
+		Topics: map[string]consumer.Topic{"orders": {Handler: middleware.Dedup(sqlstore.New(s.db, schema.SQLite, nil), charge,
+			nil)}},
 	}))
 }
 

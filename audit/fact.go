@@ -7,8 +7,8 @@ import (
 	"github.com/einmal-go/einmal/internal/topicwindow"
 )
 
-// factKind is what a fact says of its id. Their order is that in which the judge wants to hear of an id: messages come last, because
-// there can be any number of them.
+// factKind is what a fact says of its id. Their order is that in which the judge wants to hear of an id: messages come
+// last, because there can be any number of them.
 type factKind byte
 
 const (
@@ -64,7 +64,8 @@ func decodeFact(id, rest []byte) (fact, error) {
 	return f, nil
 }
 
-// valueHash tells messages under one id apart. Key and value count; headers do not, because tracing changes them on each way.
+// valueHash tells messages under one id apart. Key and value count; headers do not, because tracing changes them on
+// each way.
 func valueHash(rec *topicwindow.Record) (sum [16]byte) {
 	h := sha256.New()
 	for _, part := range [][]byte{rec.Key, rec.Value} {

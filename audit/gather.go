@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// gatherer sorts what is read, keeps to the rate, and shows the progress. add, step and advance are safe for concurrent use.
+// gatherer sorts what is read, keeps to the rate, and shows the progress. add, step and advance are safe for concurrent
+// use.
 type gatherer struct {
 	sorter *sorter
 	pace   *pace

@@ -50,7 +50,8 @@ func contents(t *testing.T, db *sql.DB, tables ...string) string {
 	return all.String()
 }
 
-// The role that docs/security.md has for those who look may audit, in sessions that cannot write: as on a replica. Nothing is changed.
+// The role that docs/security.md has for those who look may audit, in sessions that cannot write: as on a replica.
+// Nothing is changed.
 func TestReaderSuffices(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
@@ -61,7 +62,8 @@ func TestReaderSuffices(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(admin.Close)
-	sent := &sender{Broker: b, topic: b.Topic(t, 2), pool: admin, cfg: audit.OutboxConfig{Keep: time.Hour, TempDir: t.TempDir()}}
+	sent := &sender{Broker: b, topic: b.Topic(t, 2), pool: admin,
+		cfg: audit.OutboxConfig{Keep: time.Hour, TempDir: t.TempDir()}}
 	sent.cfg.Topic = sent.topic
 	sent.finished(t, outbox.TwoPhase)
 	role := rolestest.New(t, admin, "reader", "grant select on charge to %s")
@@ -72,7 +74,8 @@ func TestReaderSuffices(t *testing.T) {
 	defer reader.Close()
 	tables := []string{"processed_event", "outbox_event", "outbox_lease", "dead_message"}
 	before := contents(t, s.db, tables...)
-	for _, refused := range []string{"delete from processed_event", "delete from outbox_event", "create temporary table x (y int)"} {
+	for _, refused := range []string{"delete from processed_event", "delete from outbox_event",
+		"create temporary table x (y int)"} {
 		if _, err := reader.ExecContext(t.Context(), refused); err == nil {
 			t.Fatalf("the role may %s", refused)
 		}
@@ -104,7 +107,8 @@ func TestReadOnlyFile(t *testing.T) {
 	if _, err := reader.ExecContext(t.Context(), "delete from processed_event"); err == nil {
 		t.Fatal("the file can be written")
 	}
-	if r, err := audit.Run(t.Context(), audit.Kafka{Brokers: s.Addrs}, reader, s.cfg); err != nil || !r.Clean() || r.Recorded != 10 {
+	if r, err := audit.Run(t.Context(), audit.Kafka{Brokers: s.Addrs}, reader, s.cfg); err != nil || !r.Clean() ||
+		r.Recorded != 10 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if after := contents(t, s.db, "processed_event"); after != before {
@@ -112,7 +116,8 @@ func TestReadOnlyFile(t *testing.T) {
 	}
 }
 
-// With a rate, what is read takes its time: 10 messages, 20 records and 10 effects at 20 a second, and 40 rows and 40 messages at 40.
+// With a rate, what is read takes its time: 10 messages, 20 records and 10 effects at 20 a second, and 40 rows and 40
+// messages at 40.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	b := serverstest.InProcess(t)
@@ -175,7 +180,8 @@ func TestSteps(t *testing.T) {
 	var steps []string
 	s.cfg.Progress = func(p audit.Progress) { steps = append(steps, fmt.Sprint(p.Step, " ", p.Total)) }
 	s.audit(t)
-	if got, want := strings.Join(steps, ", "), "messages 10, records 0, dead letters 0, effects 0, records 0, what comes again 0, comparing 40"; got != want {
+	if got, want := strings.Join(steps, ", "),
+		"messages 10, records 0, dead letters 0, effects 0, records 0, what comes again 0, comparing 40"; got != want {
 		t.Errorf("steps: %s\nwant:  %s", got, want)
 	}
 	if left, err := filepath.Glob(filepath.Join(s.cfg.TempDir, "*")); err != nil || len(left) > 0 {

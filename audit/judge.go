@@ -158,8 +158,9 @@ func (j *judge) fate() {
 	}
 }
 
-// recorded judges an event that is. If it was before the effects were read, its effect was there to be read, or a dead letter. One that is
-// delivered again now may have been a dead letter that was redriven. The record of a message without an id is one of a dead letter.
+// recorded judges an event that is. If it was before the effects were read, its effect was there to be read, or a dead
+// letter. One that is delivered again now may have been a dead letter that was redriven. The record of a message
+// without an id is one of a dead letter.
 func (j *judge) recorded() {
 	s := &j.id
 	if s.dead || s.first.flags&flagNoID != 0 {

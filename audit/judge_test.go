@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is what the topic, the group and the database have. It judges itself by maps, id after id, as nobody could who must not have all
-// in memory.
+// world is what the topic, the group and the database have. It judges itself by maps, id after id, as nobody could who
+// must not have all in memory.
 type world struct {
 	committed map[int32]int64
 	keep      time.Duration
@@ -105,11 +105,13 @@ func (w *world) of(facts map[factKind][]fact) map[Kind]bool {
 	foreign := every(func(f fact) bool { return f.flags&flagForeign != 0 })
 	in := len(messages) > 0
 	return map[Kind]bool{
-		Lost:           in && !excused && !has(factHandOn) && !has(factReturns) && !has(factEffect) && !old && !foreign && every(isBehind),
+		Lost: in && !excused && !has(factHandOn) && !has(factReturns) && !has(factEffect) && !old && !foreign &&
+			every(isBehind),
 		DoubledEffects: len(facts[factEffect]) > 1,
 		EffectsWithoutRecord: has(factEffect) && !has(factRecord) &&
 			(in && !excused && !old || !in && w.keep == 0),
-		RecordsWithoutEffect: in && w.effects && has(factRecord) && has(factBefore) && !has(factEffect) && !has(factDead) && !noID && !foreign &&
+		RecordsWithoutEffect: in && w.effects && has(factRecord) && has(factBefore) && !has(factEffect) && !has(factDead) &&
+			!noID && !foreign &&
 			!has(factReturns) && every(isBehind),
 		DifferentValues: in && !noID && len(values) > 1,
 		Repeated:        in && !noID && len(values) == 1 && len(messages) > 1,
@@ -118,7 +120,8 @@ func (w *world) of(facts map[factKind][]fact) map[Kind]bool {
 }
 
 func drawWorld(t *rapid.T) *world {
-	w := &world{now: time.UnixMilli(1_000_000), committed: map[int32]int64{}, placed: map[int32]map[int64]bool{0: {}, 1: {}, 2: {}}}
+	w := &world{now: time.UnixMilli(1_000_000), committed: map[int32]int64{},
+		placed: map[int32]map[int64]bool{0: {}, 1: {}, 2: {}}}
 	w.effects = rapid.Bool().Draw(t, "effects")
 	if rapid.Bool().Draw(t, "kept for ever") {
 		w.keep = 0
@@ -138,7 +141,8 @@ func drawWorld(t *rapid.T) *world {
 		}
 		for range copies {
 			p := int32(rapid.IntRange(0, 2).Draw(t, "partition"))
-			f := fact{id: id, kind: factMessage, partition: p, offset: next[p], millis: int64(rapid.IntRange(1, 1_000_000).Draw(t, "time"))}
+			f := fact{id: id, kind: factMessage, partition: p, offset: next[p],
+				millis: int64(rapid.IntRange(1, 1_000_000).Draw(t, "time"))}
 			f.value[0] = byte(rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "value"))
 			if noID {
 				f.flags |= flagNoID
@@ -165,8 +169,8 @@ func drawWorld(t *rapid.T) *world {
 	return w
 }
 
-// What is found is what the words say, whatever there is, in whatever order it was read, and however little fits into memory. Every event
-// has one fate.
+// What is found is what the words say, whatever there is, in whatever order it was read, and however little fits into
+// memory. Every event has one fate.
 func TestJudgeFindsWhatTheWordsSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -217,7 +221,8 @@ func TestSorter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		facts := rapid.SliceOf(rapid.Custom(func(t *rapid.T) fact {
 			f := fact{
-				id: string(rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "id")), kind: factKind(rapid.IntRange(0, int(factMessage)).Draw(t, "kind")),
+				id:        string(rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "id")),
+				kind:      factKind(rapid.IntRange(0, int(factMessage)).Draw(t, "kind")),
 				partition: rapid.Int32Min(0).Draw(t, "partition"), offset: rapid.Int64Min(0).Draw(t, "offset"),
 				millis: rapid.Int64Min(0).Draw(t, "millis"), flags: rapid.Byte().Draw(t, "flags"),
 			}

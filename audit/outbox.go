@@ -13,17 +13,19 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// leeway is how long a relay may take from the moment at which it sends an event to the one at which the row says so, and how far the
-// clocks of relays and database may be apart.
+// leeway is how long a relay may take from the moment at which it sends an event to the one at which the row says so,
+// and how far the clocks of relays and database may be apart.
 const leeway = 10 * time.Minute
 
-// Outbox audits what relays have sent: each row of the outbox that is PUBLISHED stands in its topic, and the rows of a key stand there in
-// their order. It can run beside the relays, and be repeated. The report is nil if there is an error: then nothing is known.
+// Outbox audits what relays have sent: each row of the outbox that is PUBLISHED stands in its topic, and the rows of a
+// key stand there in their order. It can run beside the relays, and be repeated. The report is nil if there is an
+// error: then nothing is known.
 //
-// The rows are read first, the topic behind them, so that a row that is PUBLISHED has its event in what is read. What was not in the topic
-// yet before the rows were read has no row that must have been seen.
+// The rows are read first, the topic behind them, so that a row that is PUBLISHED has its event in what is read. What
+// was not in the topic yet before the rows were read has no row that must have been seen.
 //
-// db is of PostgreSQL, needs no more than SELECT on the table, and can be a replica. Outbox takes one of its connections.
+// db is of PostgreSQL, needs no more than SELECT on the table, and can be a replica. Outbox takes one of its
+// connections.
 func Outbox(ctx context.Context, kafka Kafka, db *sql.DB, cfg OutboxConfig) (*OutboxReport, error) {
 	cfg, err := cfg.withDefaults()
 	if err = errors.Join(err, kafka.check()); err != nil {
@@ -103,7 +105,8 @@ func (o *outboxAudit) read(ctx context.Context) (err error) {
 	})
 }
 
-// early and late are what is read of the topic: events of the window's rows may have been sent before, and clocks differ.
+// early and late are what is read of the topic: events of the window's rows may have been sent before, and clocks
+// differ.
 func (o *outboxAudit) early() time.Time { return moved(o.cfg.From, -leeway) }
 func (o *outboxAudit) late() time.Time  { return moved(o.cfg.To, leeway) }
 
@@ -189,7 +192,8 @@ func (o *outboxAudit) compare(ctx context.Context) (err error) {
 
 // rules are looked up when all has been read, because retention deletes meanwhile.
 func (o *outboxAudit) rules(ctx context.Context) (*outboxRules, error) {
-	r := &outboxRules{ends: o.ends, since: map[int32]int64{}, keep: o.cfg.Keep, read: o.report.Ended, examples: o.cfg.Examples}
+	r := &outboxRules{ends: o.ends, since: map[int32]int64{}, keep: o.cfg.Keep, read: o.report.Ended,
+		examples: o.cfg.Examples}
 	for _, p := range o.log.parts {
 		begins, err := o.log.begins(ctx, p.Partition)
 		if err != nil {
@@ -213,12 +217,13 @@ type OutboxConfig struct {
 	// Topic is where the events went. Required.
 	Topic string
 
-	// From and To are a window of time: the rows that relays have marked as PUBLISHED from From on up to, but without, To. Zero is all
-	// that there is.
+	// From and To are a window of time: the rows that relays have marked as PUBLISHED from From on up to, but without, To.
+	// Zero is all that there is.
 	From, To time.Time
 
-	// Keep is how long relays keep what they have sent, as outbox.Config.Keep: an event of the topic that is not older, and has no row,
-	// is WithoutRow. Defaults to 0: rows may be deleted at once, as single-phase relays do by default, so that no event is WithoutRow.
+	// Keep is how long relays keep what they have sent, as relay.Config.Keep: an event of the topic that is not older, and
+	// has no row, is WithoutRow. Defaults to 0: rows may be deleted at once, as single-phase relays do by default, so that
+	// no event is WithoutRow.
 	Keep time.Duration
 
 	// Tables says where the table stands, as for the writers. Nil means outbox_event, on the search_path.

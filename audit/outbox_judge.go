@@ -170,8 +170,9 @@ func (j *outboxJudge) published() {
 	}
 }
 
-// order hands on where the event of a key stands first. An id with several rows, or in several partitions, has no place, and neither has one
-// that may stand before what was read. What stands there since before the row was written is another producer's.
+// order hands on where the event of a key stands first. An id with several rows, or in several partitions, has no
+// place, and neither has one that may stand before what was read. What stands there since before the row was written is
+// another producer's.
 func (j *outboxJudge) order() error {
 	e := &j.id
 	if e.copies == 1 && e.judged == 1 {

@@ -151,7 +151,8 @@ func drawSentWorld(t *rapid.T) (w *sentWorld, ids []string) {
 	chance := func(label string, in int) bool { return rapid.IntRange(1, in).Draw(t, label) == 1 }
 	minute := time.Minute.Milliseconds()
 	moment := func(label string) int64 { return int64(rapid.IntRange(1, 100).Draw(t, label)) * minute }
-	w = &sentWorld{outboxRules: outboxRules{ends: map[int32]int64{}, since: map[int32]int64{}, read: time.UnixMilli(100 * minute), examples: -1}}
+	w = &sentWorld{outboxRules: outboxRules{ends: map[int32]int64{}, since: map[int32]int64{},
+		read: time.UnixMilli(100 * minute), examples: -1}}
 	for p := range int32(2) {
 		w.ends[p] = int64(rapid.IntRange(0, 20).Draw(t, "end"))
 		if chance("begins later", 3) {
@@ -173,7 +174,8 @@ func drawSentWorld(t *rapid.T) (w *sentWorld, ids []string) {
 				break
 			}
 			number++
-			r := rowFact{id: id, number: number, state: rowPublished, created: moment("created"), published: moment("published"), judged: !chance("other", 4)}
+			r := rowFact{id: id, number: number, state: rowPublished, created: moment("created"), published: moment("published"),
+				judged: !chance("other", 4)}
 			if !r.judged {
 				r.state = rapid.SampledFrom([]rowState{rowWaiting, rowBlocked, rowDead, rowPublished}).Draw(t, "state")
 			}
@@ -218,13 +220,14 @@ func upTo(n int) (list []int64) {
 	return list
 }
 
-// What is found is what the words say, whatever there is, in whatever order it was read, and however little fits into memory. Each row that
-// says that it was sent, and each event without a row, has one fate.
+// What is found is what the words say, whatever there is, in whatever order it was read, and however little fits into
+// memory. Each row that says that it was sent, and each event without a row, has one fate.
 func TestOutboxJudgeFindsWhatTheWordsSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		w, ids := drawSentWorld(rt)
-		r := w.judged(t, rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)).Shuffle, rapid.SampledFrom([]int{1, 200, 1 << 20}).Draw(rt, "memory"))
+		r := w.judged(t, rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)).Shuffle,
+			rapid.SampledFrom([]int{1, 200, 1 << 20}).Draw(rt, "memory"))
 		want := w.expected(ids)
 		for kind, found := range r.Found {
 			var got []string

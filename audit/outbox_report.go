@@ -4,24 +4,26 @@ import "time"
 
 // What breaks the promise of the outbox. DifferentValues and Unreadable are findings of it too.
 const (
-	// Missing are events whose row says that they were sent, and which are not in the topic, or less often than there are such rows.
+	// Missing are events whose row says that they were sent, and which are not in the topic, or less often than there are
+	// such rows.
 	Missing Kind = "missing"
-	// OutOfOrder are events that stand in their partition behind a later one of their key, by the numbers of the rows. Only where each
-	// stands first counts. An event that was discarded and retried, or whose writer did not hold what serialises the key, is one.
+	// OutOfOrder are events that stand in their partition behind a later one of their key, by the numbers of the rows.
+	// Only where each stands first counts. An event that was discarded and retried, or whose writer did not hold what
+	// serialises the key, is one.
 	OutOfOrder Kind = "out_of_order"
 	// WithoutRow are events of the topic that no row has, although they are not so old that it may have been deleted: see
 	// OutboxConfig.Keep.
 	WithoutRow Kind = "without_row"
 )
 
-// OutboxFindings are the kinds that make an OutboxReport not clean, in the order in which they are shown. Of DifferentValues one value can be
-// that of the row: an event that was edited after it was sent is one.
+// OutboxFindings are the kinds that make an OutboxReport not clean, in the order in which they are shown. Of
+// DifferentValues one value can be that of the row: an event that was edited after it was sent is one.
 func OutboxFindings() []Kind {
 	return []Kind{Missing, OutOfOrder, WithoutRow, DifferentValues, Unreadable}
 }
 
-// OutboxNotes are the other kinds: Repeated are events that stand in the topic more often than rows have them, WithoutID are messages
-// that no relay has sent.
+// OutboxNotes are the other kinds: Repeated are events that stand in the topic more often than rows have them,
+// WithoutID are messages that no relay has sent.
 func OutboxNotes() []Kind { return []Kind{Repeated, WithoutID} }
 
 // OutboxReport is what an audit of the outbox has found.
@@ -56,5 +58,6 @@ func newOutboxReport() *OutboxReport {
 	return &OutboxReport{Partitions: []*Part{}, Found: newFound(append(OutboxFindings(), OutboxNotes()...)...)}
 }
 
-// Clean reports whether nothing of OutboxFindings was found. It says nothing of what is undecided, deleted, swept or new.
+// Clean reports whether nothing of OutboxFindings was found. It says nothing of what is undecided, deleted, swept or
+// new.
 func (r *OutboxReport) Clean() bool { return r.Found.none(OutboxFindings()) }

@@ -30,8 +30,8 @@ var rowStates = map[string]rowState{
 	"PENDING": rowWaiting, "PUBLISHING": rowWaiting, "BLOCKED": rowBlocked, "DEAD": rowDead, "PUBLISHED": rowPublished,
 }
 
-// outboxRows calls each for the rows of the topic. Of those that were published before early only what tells an event apart is read: the
-// server computes the hashes, so that no value leaves it. They are made as valueHash does.
+// outboxRows calls each for the rows of the topic. Of those that were published before early only what tells an event
+// apart is read: the server computes the hashes, so that no value leaves it. They are made as valueHash does.
 func (t *tables) outboxRows(ctx context.Context, topic string, early time.Time, each func(*rowFact) error) error {
 	query := fmt.Sprintf(`select cast(id as text), event_id, status, cast(floor(extract(epoch from created_at) * 1000) as bigint)::text,
   cast(floor(extract(epoch from coalesce(published_at, 'epoch')) * 1000) as bigint)::text, encode(substr(sha256(partition_key), 1, 16), 'hex'),

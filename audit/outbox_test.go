@@ -18,6 +18,7 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -59,7 +60,8 @@ func (s *sender) write(t *testing.T, from, to int) {
 	for n := from; n < to; n++ {
 		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
 			for _, key := range []string{"a", "b", "c"} {
-				e := outbox.Event{ID: fmt.Sprint(key, ".", n), Topic: s.topic, Key: []byte(key), Value: fmt.Append(nil, "value ", n)}
+				e := outbox.Event{ID: fmt.Sprint(key, ".", n), Topic: s.topic, Key: []byte(key),
+					Value: fmt.Append(nil, "value ", n)}
 				if err := w.Write(t.Context(), tx, e); err != nil {
 					return err
 				}
@@ -75,8 +77,9 @@ func (s *sender) write(t *testing.T, from, to int) {
 // relay runs one until nothing waits.
 func (s *sender) relay(t *testing.T, mode outbox.Mode) {
 	t.Helper()
-	r, err := outbox.New(outbox.Config{
-		Database: pgxoutbox.NewDatabase(s.pool), Brokers: s.Addrs, Mode: mode, Keep: time.Hour, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+	r, err := relay.New(relay.Config{
+		Database: pgxoutbox.NewDatabase(s.pool), Brokers: s.Addrs, Mode: mode, Keep: time.Hour, Workers: 1,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +87,8 @@ func (s *sender) relay(t *testing.T, mode outbox.Mode) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
-	for deadline := time.Now().Add(time.Minute); s.count(t, "select count(*) from outbox_event where status in ('PENDING', 'PUBLISHING')") > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); s.count(t,
+		"select count(*) from outbox_event where status in ('PENDING', 'PUBLISHING')") > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the relay has not sent what waits")
 		}
@@ -242,7 +246,8 @@ func TestOutboxToldApart(t *testing.T) {
 		{"rows that have been swept", func(t *testing.T, s *sender) {
 			t.Helper()
 			s.Produce(t, &sarama.ProducerMessage{
-				Topic: s.topic, Timestamp: time.Now().Add(-2 * time.Hour), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte("swept")}},
+				Topic: s.topic, Timestamp: time.Now().Add(-2 * time.Hour),
+				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte("swept")}},
 			})
 		}, func(r *audit.OutboxReport) bool { return r.Swept == 1 && r.Sent == 40 }},
 		{"rows outside of the window", func(t *testing.T, s *sender) {
@@ -257,7 +262,8 @@ func TestOutboxToldApart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer admin.Close()
-			if err := admin.DeleteRecords(s.topic, map[int32]int64{0: s.End(t, s.topic, 0), 1: s.End(t, s.topic, 1)}); err != nil {
+			if err := admin.DeleteRecords(s.topic,
+				map[int32]int64{0: s.End(t, s.topic, 0), 1: s.End(t, s.topic, 1)}); err != nil {
 				t.Fatal(err)
 			}
 		}, func(r *audit.OutboxReport) bool { return r.Deleted == 40 && r.Sent == 0 }},
@@ -291,7 +297,8 @@ func TestOutboxBesideARelay(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
 		s := newSender(t, b)
-		r, err := outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(s.pool), Brokers: s.Addrs, Keep: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		r, err := relay.New(relay.Config{Database: pgxoutbox.NewDatabase(s.pool), Brokers: s.Addrs, Keep: time.Hour,
+			Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,11 +352,13 @@ func TestOutboxThatCannotBeAudited(t *testing.T) {
 	} {
 		cfg := s.cfg
 		c.edit(&cfg)
-		if r, err := audit.Outbox(t.Context(), audit.Kafka{Brokers: s.Addrs}, db, cfg); r != nil || err == nil || !strings.Contains(err.Error(), c.says) {
+		if r, err := audit.Outbox(t.Context(), audit.Kafka{Brokers: s.Addrs}, db, cfg); r != nil || err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want it to say %q", err, c.says)
 		}
 	}
-	if _, err := audit.Outbox(t.Context(), audit.Kafka{}, db, s.cfg); err == nil || !strings.Contains(err.Error(), "Kafka.Brokers is empty") {
+	if _, err := audit.Outbox(t.Context(), audit.Kafka{}, db, s.cfg); err == nil ||
+		!strings.Contains(err.Error(), "Kafka.Brokers is empty") {
 		t.Errorf("without brokers: %v", err)
 	}
 }

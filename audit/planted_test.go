@@ -43,7 +43,8 @@ func newService(t *testing.T, b *serverstest.Broker, dialect schema.Dialect) *se
 	if dialect == schema.Postgres {
 		return newServiceOn(t, b, dialect, serverstest.DatabaseURL(t))
 	}
-	return newServiceOn(t, b, dialect, "file:"+filepath.Join(t.TempDir(), "db")+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+	return newServiceOn(t, b, dialect, "file:"+filepath.Join(t.TempDir(), "db")+
+		"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
 }
 
 // drivers are those of the dialects.
@@ -141,7 +142,8 @@ func (s *service) finished(t *testing.T) {
 	for n := range 10 {
 		id := fmt.Sprintf("e%d", n)
 		messages = append(messages, s.message(int32(n%2), id, "value of "+id))
-		s.exec(t, fmt.Sprintf("insert into processed_event (event_id, consumer_id) values ('%s', '%s/%s')", id, s.group, s.topic))
+		s.exec(t, fmt.Sprintf("insert into processed_event (event_id, consumer_id) values ('%s', '%s/%s')", id, s.group,
+			s.topic))
 		s.exec(t, fmt.Sprintf("insert into charge (event_id) values ('%s')", id))
 	}
 	s.Produce(t, messages...)
@@ -282,7 +284,8 @@ func TestEachDamage(t *testing.T) {
 	})
 }
 
-// run has a real chain handle the events that finished only writes, in an order, by transactions of one or of many messages.
+// run has a real chain handle the events that finished only writes, in an order, by transactions of one or of many
+// messages.
 func (s *service) run(t *testing.T, order consumer.Order, group int) {
 	t.Helper()
 	var messages []*sarama.ProducerMessage
@@ -295,12 +298,14 @@ func (s *service) run(t *testing.T, order consumer.Order, group int) {
 		_, err := tx.ExecContext(ctx, "insert into charge (event_id) values ('"+msg.EventID+"')")
 		return err
 	}
-	topic := consumer.Topic{Order: order, Handler: middleware.Dedup(sqlstore.New(s.db, s.dialect, &sqlstore.Config{Group: group}), handler, nil)}
+	topic := consumer.Topic{Order: order,
+		Handler: middleware.Dedup(sqlstore.New(s.db, s.dialect, &sqlstore.Config{Group: group}), handler, nil)}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- consumer.Run(ctx, consumer.Config{
-			Brokers: s.Addrs, Group: s.group, Logger: slog.New(slog.DiscardHandler), Topics: map[string]consumer.Topic{s.topic: topic},
+			Brokers: s.Addrs, Group: s.group, Logger: slog.New(slog.DiscardHandler),
+			Topics: map[string]consumer.Topic{s.topic: topic},
 		})
 	}()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -317,7 +322,8 @@ func (s *service) run(t *testing.T, order consumer.Order, group int) {
 	}
 }
 
-// A run of a real service, in each order of its messages and with and without groups, is clean, and what is planted in it then is found.
+// A run of a real service, in each order of its messages and with and without groups, is clean, and what is planted in
+// it then is found.
 func TestDamageAfterEachOrder(t *testing.T) {
 	t.Parallel()
 	eachDialect(t, func(t *testing.T, dialect schema.Dialect) {
@@ -345,8 +351,8 @@ func TestDamageAfterEachOrder(t *testing.T) {
 	})
 }
 
-// A run of a real chain, with messages that are handled, repeated, without id, given up, handed on and foreign, is clean, while it
-// runs and when it has finished.
+// A run of a real chain, with messages that are handled, repeated, without id, given up, handed on and foreign, is
+// clean, while it runs and when it has finished.
 func TestRealRunIsClean(t *testing.T) {
 	t.Parallel()
 	eachDialect(t, func(t *testing.T, dialect schema.Dialect) {
@@ -355,7 +361,8 @@ func TestRealRunIsClean(t *testing.T) {
 		s.cfg.Foreign = middleware.OtherType("type", "ours")
 		messages := []*sarama.ProducerMessage{}
 		for n := range 200 {
-			m := &sarama.ProducerMessage{Topic: s.topic, Partition: int32(n % 2), Value: sarama.StringEncoder(fmt.Sprint(n % 150))}
+			m := &sarama.ProducerMessage{Topic: s.topic, Partition: int32(n % 2),
+				Value: sarama.StringEncoder(fmt.Sprint(n % 150))}
 			m.Headers = []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, "e", n%150)}}
 			switch {
 			case n%40 == 7 && n < 100:
@@ -379,15 +386,17 @@ func TestRealRunIsClean(t *testing.T) {
 			_, err := tx.ExecContext(ctx, "insert into charge (event_id) values ('"+msg.EventID+"')")
 			return err
 		}
-		cfg := consumer.Config{Brokers: b.Addrs, Group: s.group, Logger: slog.New(slog.DiscardHandler), Topics: map[string]consumer.Topic{s.topic: {
-			Middleware: []consumer.Middleware{
-				middleware.Filter(s.cfg.Foreign, &middleware.FilterConfig{Logger: slog.New(slog.DiscardHandler)}),
-				middleware.DeadLetter(store, dead, &middleware.DeadLetterConfig{PerSecond: -1, Logger: slog.New(slog.DiscardHandler)}),
-				middleware.HandOn(store, "1m", func(context.Context, *sql.Tx, *consumer.Message) error { return nil }, nil),
-				middleware.Retry(1, nil),
-			},
-			Handler: middleware.Dedup(store, handler, nil),
-		}}}
+		cfg := consumer.Config{Brokers: b.Addrs, Group: s.group, Logger: slog.New(slog.DiscardHandler),
+			Topics: map[string]consumer.Topic{s.topic: {
+				Middleware: []consumer.Middleware{
+					middleware.Filter(s.cfg.Foreign, &middleware.FilterConfig{Logger: slog.New(slog.DiscardHandler)}),
+					middleware.DeadLetter(store, dead,
+						&middleware.DeadLetterConfig{PerSecond: -1, Logger: slog.New(slog.DiscardHandler)}),
+					middleware.HandOn(store, "1m", func(context.Context, *sql.Tx, *consumer.Message) error { return nil }, nil),
+					middleware.Retry(1, nil),
+				},
+				Handler: middleware.Dedup(store, handler, nil),
+			}}}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- consumer.Run(ctx, cfg) }()
@@ -401,7 +410,8 @@ func TestRealRunIsClean(t *testing.T) {
 		for deadline := time.Now().Add(2 * time.Minute); ; moving++ {
 			r := s.audit(t)
 			if !r.Clean() {
-				t.Fatalf("after %d audits beside it: %+v, effects without record %+v, records without effect %+v", moving, r.Found[audit.Lost], r.Found[audit.EffectsWithoutRecord], r.Found[audit.RecordsWithoutEffect])
+				t.Fatalf("after %d audits beside it: %+v, effects without record %+v, records without effect %+v", moving,
+					r.Found[audit.Lost], r.Found[audit.EffectsWithoutRecord], r.Found[audit.RecordsWithoutEffect])
 			}
 			if c := b.Committed(t, s.group, s.topic); c[0] == 100 && c[1] == 100 {
 				break

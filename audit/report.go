@@ -12,18 +12,21 @@ type Kind string
 
 // What breaks the promise, or hides that it is broken. Each counts events, unless it says otherwise.
 const (
-	// Lost is an event behind the group's committed offset that is neither recorded nor dead, neither handed on nor filtered.
+	// Lost is an event behind the group's committed offset that is neither recorded nor dead, neither handed on nor
+	// filtered.
 	Lost Kind = "lost"
 	// DoubledEffects are events that the query of effects has returned more than once.
 	DoubledEffects Kind = "doubled_effects"
-	// EffectsWithoutRecord are events that have an effect and no record: when they are delivered again they have another one.
+	// EffectsWithoutRecord are events that have an effect and no record: when they are delivered again they have another
+	// one.
 	EffectsWithoutRecord Kind = "effects_without_record"
 	// RecordsWithoutEffect are events of the window that are recorded, not dead, and have no effect by the query.
 	RecordsWithoutEffect Kind = "records_without_effect"
-	// DifferentValues are ids under which messages of the window have different keys or values: two events that a producer gave one
-	// id, of which the second is taken for a redelivery.
+	// DifferentValues are ids under which messages of the window have different keys or values: two events that a producer
+	// gave one id, of which the second is taken for a redelivery.
 	DifferentValues Kind = "different_values"
-	// CommittedTooFar counts partitions whose committed offset is behind the end of the log: what is written there next is skipped.
+	// CommittedTooFar counts partitions whose committed offset is behind the end of the log: what is written there next is
+	// skipped.
 	CommittedTooFar Kind = "committed_too_far"
 	// Unreadable counts places at which a partition cannot be decoded. What is behind them in the partition was not read.
 	Unreadable Kind = "unreadable"
@@ -33,13 +36,15 @@ const (
 const (
 	// Repeated are ids that stand at several offsets of the window with the same key and value.
 	Repeated Kind = "repeated"
-	// WithoutID counts messages that have no id, or none that can be recorded. They are judged by their places: see deadletter.Place.
+	// WithoutID counts messages that have no id, or none that can be recorded. They are judged by their places: see
+	// deadletter.Place.
 	WithoutID Kind = "without_id"
 )
 
 // Findings are the kinds that make a Report not clean, in the order in which they are shown.
 func Findings() []Kind {
-	return []Kind{Lost, DoubledEffects, EffectsWithoutRecord, RecordsWithoutEffect, DifferentValues, CommittedTooFar, Unreadable}
+	return []Kind{Lost, DoubledEffects, EffectsWithoutRecord, RecordsWithoutEffect, DifferentValues, CommittedTooFar,
+		Unreadable}
 }
 
 // Notes are the other kinds.
@@ -68,8 +73,8 @@ type Report struct {
 
 	Records int64 `json:"records"` // of the consumer, in the whole table
 	Effects int64 `json:"effects"` // rows that the query of effects has returned
-	// Unjudged are effects without a record whose event is not in the window: with Config.Keep nobody can tell whether the record was
-	// deleted.
+	// Unjudged are effects without a record whose event is not in the window: with Config.Keep nobody can tell whether the
+	// record was deleted.
 	Unjudged int64 `json:"effects_unjudged"`
 
 	Found Found `json:"found"`

@@ -36,8 +36,9 @@ func compareEntries(a, b []byte) int {
 	return bytes.Compare(restOf(a), restOf(b))
 }
 
-// sorter sorts entries, each an id and what is said of it, of any number in memory that is bounded, by files of sorted runs. The files are gone when it is closed; where the
-// system allows it they have no name at all, so that a process that is killed leaves none behind.
+// sorter sorts entries, each an id and what is said of it, of any number in memory that is bounded, by files of sorted
+// runs. The files are gone when it is closed; where the system allows it they have no name at all, so that a process
+// that is killed leaves none behind.
 type sorter struct {
 	dir   string
 	limit int

@@ -17,7 +17,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// pageRows are read by one statement. Each is a transaction of its own, so that the database's clean-up is not held up for long.
+// pageRows are read by one statement. Each is a transaction of its own, so that the database's clean-up is not held up
+// for long.
 const pageRows = 20_000
 
 // tables are those of the service. All statements are sent on one connection, so that a role that was set stays.
@@ -104,16 +105,18 @@ var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]
 
 // takes reports whether an id can be recorded, and is not of the form of a place.
 func (t *tables) takes(id string) bool {
-	return dedupstore.Key{Consumer: t.consumer, Event: id}.Validate() == nil && !deadletter.Reserved(id) && (!t.uuid || uuid.MatchString(id))
+	return dedupstore.Key{Consumer: t.consumer, Event: id}.Validate() == nil && !deadletter.Reserved(id) &&
+		(!t.uuid || uuid.MatchString(id))
 }
 
-// canonical is an id as the table of records has it.
+// canonical is an id as the table of records has it. A message without an id and the one by which it was published
+// again are one event.
 func (t *tables) canonical(id string) string {
 	if !t.uuid || !uuid.MatchString(id) {
-		return id
+		return deadletter.RedrivenID(id)
 	}
 	h := strings.ToLower(strings.ReplaceAll(id, "-", ""))
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+	return deadletter.RedrivenID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
 }
 
 // reading runs f in a transaction that cannot write.
@@ -133,7 +136,8 @@ func (t *tables) reading(ctx context.Context, f func(tx *sql.Tx) error) error {
 }
 
 // rows calls each for the rows of a query, which have n columns of text, and returns their number.
-func (t *tables) rows(ctx context.Context, n int, each func(columns []sql.NullString) error, query string, args ...any) (count int, err error) {
+func (t *tables) rows(ctx context.Context, n int, each func(columns []sql.NullString) error, query string,
+	args ...any) (count int, err error) {
 	err = t.reading(ctx, func(tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
@@ -212,12 +216,14 @@ func (t *tables) returning(ctx context.Context, topic string, each func(event st
 	if t.outbox == "" {
 		return nil
 	}
-	return t.byID(ctx, t.outbox, "status in ('PENDING', 'PUBLISHING', 'BLOCKED') and topic = "+t.param(1, "text"), topic, each)
+	return t.byID(ctx, t.outbox, "status in ('PENDING', 'PUBLISHING', 'BLOCKED') and topic = "+t.param(1, "text"), topic,
+		each)
 }
 
 // byID reads the ids of events page by page in the order of a table's numbers.
 func (t *tables) byID(ctx context.Context, table, where, value string, each func(event string) error) error {
-	query := fmt.Sprintf("select cast(id as text), event_id from %s where %s and id > %s order by id limit %d", table, where, t.param(2, "bigint"), pageRows)
+	query := fmt.Sprintf("select cast(id as text), event_id from %s where %s and id > %s order by id limit %d", table,
+		where, t.param(2, "bigint"), pageRows)
 	after := "0"
 	for {
 		from, err := strconv.ParseInt(after, 10, 64)

@@ -47,7 +47,8 @@ func (l *log) choose(ctx context.Context, from, to time.Time, offsets map[int32]
 }
 
 // window reads the messages of the window.
-func (l *log) window(ctx context.Context, g *gatherer, unreadable func(topicwindow.Range, error), each func(*topicwindow.Record) error) error {
+func (l *log) window(ctx context.Context, g *gatherer, unreadable func(topicwindow.Range, error),
+	each func(*topicwindow.Record) error) error {
 	var total int64
 	for _, p := range l.parts {
 		total += p.To - p.From
@@ -71,7 +72,8 @@ func (l *log) tail(ctx context.Context, committed map[int32]int64, each func(*to
 		if err != nil {
 			return err
 		}
-		rg := topicwindow.Range{Partition: p.Partition, From: max(p.To+p.Unread, committed[p.Partition], whole.From), To: whole.To}
+		rg := topicwindow.Range{Partition: p.Partition, From: max(p.To+p.Unread, committed[p.Partition], whole.From),
+			To: whole.To}
 		if rg.From >= rg.To {
 			return nil
 		}
@@ -95,8 +97,8 @@ func (l *log) ends(ctx context.Context) (map[int32]int64, error) {
 
 var errFirst = errors.New("this is the first one")
 
-// begins is the time of the first message that is left in a partition, in milliseconds since 1970: 0 if none was deleted before it, the
-// present if none is left.
+// begins is the time of the first message that is left in a partition, in milliseconds since 1970: 0 if none was
+// deleted before it, the present if none is left.
 func (l *log) begins(ctx context.Context, partition int32) (millis int64, err error) {
 	whole, err := l.reader.Log(ctx, partition)
 	if err != nil || whole.From == 0 {
@@ -134,8 +136,10 @@ func (l *log) each(ctx context.Context, f func(ctx context.Context, p *Part) err
 	return context.Cause(ctx)
 }
 
-// read reads a range. What cannot be decoded ends it, and is told. What the retention has deleted meanwhile is passed over.
-func (l *log) read(ctx context.Context, rg topicwindow.Range, unreadable func(topicwindow.Range, error), each func(*topicwindow.Record) error) (int64, error) {
+// read reads a range. What cannot be decoded ends it, and is told. What the retention has deleted meanwhile is passed
+// over.
+func (l *log) read(ctx context.Context, rg topicwindow.Range, unreadable func(topicwindow.Range, error),
+	each func(*topicwindow.Record) error) (int64, error) {
 	for {
 		var failed error // in each, which is not to be taken for one of the topic
 		at, err := l.reader.Read(ctx, rg, func(rec *topicwindow.Record) error {
@@ -167,7 +171,8 @@ func (l *log) read(ctx context.Context, rg topicwindow.Range, unreadable func(to
 // messageFact is what the window has to say of an id.
 func (a *audit) messageFact(rec *topicwindow.Record) fact {
 	msg := a.message(rec)
-	f := fact{kind: factMessage, partition: rec.Partition, offset: rec.Offset, millis: rec.Timestamp.UnixMilli(), value: valueHash(rec)}
+	f := fact{kind: factMessage, partition: rec.Partition, offset: rec.Offset, millis: rec.Timestamp.UnixMilli(),
+		value: valueHash(rec)}
 	if rec.Timestamp.IsZero() || f.millis < 0 {
 		f.millis, f.flags = 0, flagUntimed
 	}
@@ -199,7 +204,8 @@ func (a *audit) message(rec *topicwindow.Record) *consumer.Message {
 
 func messageOf(rec *topicwindow.Record) *consumer.Message {
 	m := &consumer.Message{
-		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Key: rec.Key, Value: rec.Value, Timestamp: rec.Timestamp,
+		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Key: rec.Key, Value: rec.Value,
+		Timestamp: rec.Timestamp,
 	}
 	for _, h := range rec.Headers {
 		m.Headers = append(m.Headers, consumer.Header{Key: string(h.Key), Value: h.Value})

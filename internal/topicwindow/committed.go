@@ -8,8 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Committed returns the offsets that a group has committed of a topic's partitions. A partition of which it has committed none is not in
-// it.
+// Committed returns the offsets that a group has committed of a topic's partitions. A partition of which it has
+// committed none is not in it.
 func (c *Cluster) Committed(group, topic string, partitions []int32) (map[int32]int64, error) {
 	admin, err := sarama.NewClusterAdminFromClient(c.client) // closing it would close the client
 	if err != nil {
@@ -27,7 +27,8 @@ func (c *Cluster) Committed(group, topic string, partitions []int32) (map[int32]
 		block := res.GetBlock(topic, p)
 		switch {
 		case block == nil:
-			return nil, fmt.Errorf("look up the offset of the group %q in %s[%d]: %w", group, topic, p, sarama.ErrIncompleteResponse)
+			return nil, fmt.Errorf("look up the offset of the group %q in %s[%d]: %w", group, topic, p,
+				sarama.ErrIncompleteResponse)
 		case block.Err != sarama.ErrNoError:
 			return nil, fmt.Errorf("look up the offset of the group %q in %s[%d]: %w", group, topic, p, block.Err)
 		case block.Offset >= 0:

@@ -80,6 +80,14 @@ func (s Security) OpenPassword() string {
 }
 
 func (s Security) config() (*sarama.Config, error) {
+	c := NewConfig()
+	s.Apply(c)
+	return c, c.Validate()
+}
+
+// NewConfig returns the client's configuration for who looks at a cluster: it reads what is committed, creates no
+// topic, and waits for no answer for long.
+func NewConfig() *sarama.Config {
 	c := sarama.NewConfig()
 	c.ClientID = "einmal"
 	c.Version = sarama.V3_6_0_0
@@ -87,17 +95,21 @@ func (s Security) config() (*sarama.Config, error) {
 	c.Metadata.AllowAutoTopicCreation = false
 	c.Metadata.Retry.Max, c.Metadata.Retry.Backoff = 1, retryPause
 	c.Consumer.IsolationLevel = sarama.ReadCommitted // as consumer.Config has it by default
+	return c
+}
+
+// Apply sets what s says.
+func (s Security) Apply(c *sarama.Config) {
 	if s.Uncommitted {
 		c.Consumer.IsolationLevel = sarama.ReadUncommitted
 	}
 	c.Net.TLS.Enable, c.Net.TLS.Config = s.TLS != nil, s.TLS
 	if s.Mechanism == "" {
-		return c, c.Validate()
+		return
 	}
 	c.Net.SASL.Enable, c.Net.SASL.User, c.Net.SASL.Password = true, s.User, s.Password
 	c.Net.SASL.Mechanism = sarama.SASLMechanism(s.Mechanism)
 	if hash := scramHash(s.Mechanism); hash != nil {
 		c.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scram{hash: hash} }
 	}
-	return c, c.Validate()
 }

@@ -24,9 +24,9 @@ const (
 // Record is a record of a topic.
 type Record = sarama.ConsumerMessage
 
-// Read calls each for the records of a range in their order, and returns its error as it is. at is the offset up to which the range
-// has been read: with an error, that at which reading could go on. The records of transactions that were aborted are left out if the
-// client reads committed ones only.
+// Read calls each for the records of a range in their order, and returns its error as it is. at is the offset up to
+// which the range has been read: with an error, that at which reading could go on. The records of transactions that
+// were aborted are left out if the client reads committed ones only.
 //
 // A range that was deleted meanwhile is an error that wraps sarama.ErrOffsetOutOfRange.
 func (r *Reader) Read(ctx context.Context, rg Range, each func(*Record) error) (at int64, err error) {
@@ -68,7 +68,8 @@ func (p *position) fetch() (*sarama.FetchResponseBlock, error) {
 	r, conf := p.reader, p.reader.client.Config()
 	leader, epoch, err := r.client.LeaderAndEpoch(r.topic, p.partition)
 	if err == nil {
-		req := &sarama.FetchRequest{Version: 4, MaxWaitTime: fetchWaitMS, MinBytes: 1, MaxBytes: p.bytes, Isolation: conf.Consumer.IsolationLevel}
+		req := &sarama.FetchRequest{Version: 4, MaxWaitTime: fetchWaitMS, MinBytes: 1, MaxBytes: p.bytes,
+			Isolation: conf.Consumer.IsolationLevel}
 		if conf.Version.IsAtLeast(sarama.V2_1_0_0) {
 			req.Version, req.SessionEpoch = 10, -1
 		}
@@ -123,12 +124,12 @@ func isPartial(set *sarama.Records) bool {
 	return set.RecordBatch != nil && set.RecordBatch.PartialTrailingRecord
 }
 
-// emptyAnswers is how often there must be nothing at an offset below the end of what can be read, to be believed: sarama leaves out
-// batches that compaction has emptied, and does not tell where they end.
+// emptyAnswers is how often there must be nothing at an offset below the end of what can be read, to be believed:
+// sarama leaves out batches that compaction has emptied, and does not tell where they end.
 const emptyAnswers = 3
 
-// nothing makes the next fetch larger where a batch did not fit. The end of what can be read is the end of the range, wherever that is:
-// with open transactions it can stand still for long.
+// nothing makes the next fetch larger where a batch did not fit. The end of what can be read is the end of the range,
+// wherever that is: with open transactions it can stand still for long.
 func (p *position) nothing(block *sarama.FetchResponseBlock) error {
 	partial := block.Partial || len(block.RecordsSet) > 0
 	switch readable := p.readable(block); {
@@ -153,7 +154,8 @@ func (p *position) readable(block *sarama.FetchResponseBlock) int64 {
 	return block.HighWaterMarkOffset
 }
 
-// batch hands over the records of a batch. A batch of a compacted topic can have none at all at its end, so its own end counts.
+// batch hands over the records of a batch. A batch of a compacted topic can have none at all at its end, so its own end
+// counts.
 func (p *position) batch(ctx context.Context, b *sarama.RecordBatch, aborted *aborted) error {
 	after := b.FirstOffset + int64(b.LastOffsetDelta) + 1
 	if !aborted.skips(b) {
@@ -184,7 +186,8 @@ func (p *position) message(b *sarama.RecordBatch, rec *sarama.Record, offset int
 		at = b.MaxTimestamp
 	}
 	return &Record{
-		Topic: p.reader.topic, Partition: p.partition, Offset: offset, Key: rec.Key, Value: rec.Value, Headers: rec.Headers, Timestamp: at,
+		Topic: p.reader.topic, Partition: p.partition, Offset: offset, Key: rec.Key, Value: rec.Value, Headers: rec.Headers,
+		Timestamp: at,
 	}
 }
 
@@ -215,5 +218,6 @@ func (a *aborted) skips(b *sarama.RecordBatch) bool {
 
 // isAbort reads the key of a marker: a version and a type, of two bytes each.
 func isAbort(b *sarama.RecordBatch) bool {
-	return len(b.Records) > 0 && len(b.Records[0].Key) >= 4 && binary.BigEndian.Uint16(b.Records[0].Key[2:]) == abortedMarker
+	return len(b.Records) > 0 && len(b.Records[0].Key) >= 4 &&
+		binary.BigEndian.Uint16(b.Records[0].Key[2:]) == abortedMarker
 }

@@ -86,7 +86,8 @@ func TestReadOutlastsErrors(t *testing.T) {
 			b := serverstest.InProcess(t, kfake.NumBrokers(2))
 			topic := produced(t, b, 5)
 			failFetches(b, 3, e.Code)
-			if offsets, at, err := read(t, reader(t.Context(), t, b, topic), Range{0, 1, 4}); err != nil || offsets != "1 2 3" || at != 4 {
+			if offsets, at, err := read(t, reader(t.Context(), t, b, topic), Range{0, 1, 4}); err != nil || offsets != "1 2 3" ||
+				at != 4 {
 				t.Errorf("%q, %d, %v", offsets, at, err)
 			}
 		})
@@ -99,7 +100,8 @@ func TestReadOfWhatIsGone(t *testing.T) {
 	b := serverstest.InProcess(t)
 	topic := produced(t, b, 2)
 	offsets, at, err := read(t, reader(t.Context(), t, b, topic), Range{0, 50, 60})
-	if !errors.Is(err, sarama.ErrOffsetOutOfRange) || !strings.Contains(err.Error(), topic+"[0] at 50") || offsets != "" || at != 50 {
+	if !errors.Is(err, sarama.ErrOffsetOutOfRange) || !strings.Contains(err.Error(), topic+"[0] at 50") || offsets != "" ||
+		at != 50 {
 		t.Errorf("%q, %d, %v", offsets, at, err)
 	}
 }

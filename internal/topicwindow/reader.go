@@ -18,8 +18,8 @@ type Reader struct {
 	id     [16]byte
 }
 
-// New asks for the topic. The client stays the caller's. Requests in flight end with ctx only when the client's connections do, so the
-// caller cuts them at its end.
+// New asks for the topic. The client stays the caller's. Requests in flight end with ctx only when the client's
+// connections do, so the caller cuts them at its end.
 func New(client sarama.Client, topic string) (*Reader, error) {
 	r := &Reader{client: client, topic: topic}
 	if err := client.RefreshMetadata(topic); err != nil && !errors.Is(err, sarama.ErrLeaderNotAvailable) {
@@ -61,9 +61,9 @@ type Range struct {
 	From, To  int64
 }
 
-// Times returns the range of a partition that begins with the first record of from or later, and ends before the first one of to or
-// later; where a time is zero, with the log. Records bear the times that their producers gave them, unless the topic says otherwise, so
-// that some within the range may be of other times.
+// Times returns the range of a partition that begins with the first record of from or later, and ends before the first
+// one of to or later; where a time is zero, with the log. Records bear the times that their producers gave them, unless
+// the topic says otherwise, so that some within the range may be of other times.
 func (r *Reader) Times(ctx context.Context, partition int32, from, to time.Time) (Range, error) {
 	at := func(t time.Time, otherwise int64) (int64, error) {
 		query := otherwise
@@ -131,8 +131,10 @@ func retry(ctx context.Context, f func() error) (err error) {
 
 func final(err error) bool {
 	for _, e := range []error{
-		sarama.ErrUnknownTopicOrPartition, sarama.ErrOffsetOutOfRange, sarama.ErrTopicAuthorizationFailed, sarama.ErrInvalidTopic,
-		sarama.ErrSASLAuthenticationFailed, sarama.ErrClosedClient, sarama.ErrDecompressedBatchTooLarge, errOldFormat, errTooLarge,
+		sarama.ErrUnknownTopicOrPartition, sarama.ErrOffsetOutOfRange, sarama.ErrTopicAuthorizationFailed,
+		sarama.ErrInvalidTopic,
+		sarama.ErrSASLAuthenticationFailed, sarama.ErrClosedClient, sarama.ErrDecompressedBatchTooLarge, errOldFormat,
+		errTooLarge,
 	} {
 		if errors.Is(err, e) {
 			return true
@@ -141,9 +143,10 @@ func final(err error) bool {
 	return false
 }
 
-// Windows returns what is to be read of each partition: the ranges of offsets that are given, cut to what the log has, where a To of 0
-// means its end; or else what lies between the times.
-func (r *Reader) Windows(ctx context.Context, partitions []int32, from, to time.Time, offsets map[int32]Range) (ranges []Range, err error) {
+// Windows returns what is to be read of each partition: the ranges of offsets that are given, cut to what the log has,
+// where a To of 0 means its end; or else what lies between the times.
+func (r *Reader) Windows(ctx context.Context, partitions []int32, from, to time.Time,
+	offsets map[int32]Range) (ranges []Range, err error) {
 	for p := range offsets {
 		if !slices.Contains(partitions, p) {
 			return nil, fmt.Errorf("topic %q has no partition %d: it has %d", r.topic, p, len(partitions))

@@ -40,8 +40,8 @@ var errSCRAM = errors.New("the server's answer is no SCRAM")
 
 var saslName = strings.NewReplacer("=", "=3D", ",", "=2C")
 
-// Begin implements sarama.SCRAMClient. Kafka knows no authorization ids. Passwords that are not ASCII are sent as they are, without the
-// normalization of SASLprep.
+// Begin implements sarama.SCRAMClient. Kafka knows no authorization ids. Passwords that are not ASCII are sent as they
+// are, without the normalization of SASLprep.
 func (s *scram) Begin(user, password, _ string) error {
 	if s.nonce == nil {
 		s.nonce = rand.Text

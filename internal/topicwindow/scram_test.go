@@ -20,7 +20,8 @@ func TestScram(t *testing.T) {
 	}
 	for _, c := range []struct{ challenge, want string }{
 		{"", "n,,n=user,r=rOprNGfwEbeRWgbNEkqO"},
-		{"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="},
+		{"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+			"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="},
 		{"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", ""},
 	} {
 		if got, err := s.Step(c.challenge); err != nil || got != c.want {
@@ -65,7 +66,8 @@ func TestDialWithSASL(t *testing.T) {
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {
 			t.Parallel()
-			b := serverstest.InProcess(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser(mechanism, "billing", "a=b,c"), kfake.SeedTopics(2, "orders"))
+			b := serverstest.InProcess(t, kfake.NumBrokers(1), kfake.EnableSASL(),
+				kfake.Superuser(mechanism, "billing", "a=b,c"), kfake.SeedTopics(2, "orders"))
 			c, err := Dial(t.Context(), b.Addrs, Security{Mechanism: mechanism, User: "billing", Password: "a=b,c"})
 			if err != nil {
 				t.Fatal(err)
