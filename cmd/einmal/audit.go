@@ -52,8 +52,10 @@ func (f *topicAudit) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.group, "group", "", "the consumer `group` of the service")
 	flags.StringVar(&f.consumer, "consumer", "", "the `consumer` whose records are meant. By default \"group/topic\"")
 	flags.StringVar(&f.id, "id", "header:"+consumer.DefaultEventIDHeader, "`where` the event's id is")
-	flags.StringVar(&f.filter, "filter", "", "what is for this consumer, as `header=value,value`: what has another value there is foreign, as by middleware.OtherType")
-	flags.Var(&f.offsets, "offsets", "a partition's offsets, as `partition=from:to`, without to; 3=100: is up to the end. Can be repeated; others are not read")
+	flags.StringVar(&f.filter, "filter", "",
+		"what is for this consumer, as `header=value,value`: what has another value there is foreign, as by middleware.OtherType")
+	flags.Var(&f.offsets, "offsets",
+		"a partition's offsets, as `partition=from:to`, without to; 3=100: is up to the end. Can be repeated; others are not read")
 	flags.StringVar(&f.effects, "effects", "", "a `query` that returns the id of an event for each effect")
 }
 
@@ -73,7 +75,8 @@ func (f *topicAudit) validate() error {
 // config makes the configuration of the flags.
 func (f *topicAudit) config(w *wanted) (cfg audit.Config, err error) {
 	cfg = audit.Config{
-		Topic: f.topic, Group: f.group, Consumer: f.consumer, From: f.from.Time, To: f.to.Time, Keep: f.keep, Effects: f.effects,
+		Topic: f.topic, Group: f.group, Consumer: f.consumer, From: f.from.Time, To: f.to.Time, Keep: f.keep,
+		Effects: f.effects,
 		Dialect: w.dialect, Tables: w.cfg, Examples: f.examples(), Values: f.values, Rate: f.rate, TempDir: f.temp,
 	}
 	if len(f.offsets) > 0 {

@@ -74,7 +74,8 @@ type servers struct {
 }
 
 // with opens the database, and calls do. What it cannot do is no answer: see unableError.
-func (f *auditFlags) with(ctx context.Context, env *environment, w *wanted, do func(ctx context.Context, s *servers) error) error {
+func (f *auditFlags) with(ctx context.Context, env *environment, w *wanted,
+	do func(ctx context.Context, s *servers) error) error {
 	err := f.opened(ctx, env, w, do)
 	var usage *usageError
 	if err == nil || errors.As(err, &usage) {
@@ -83,14 +84,16 @@ func (f *auditFlags) with(ctx context.Context, env *environment, w *wanted, do f
 	return &unableError{err}
 }
 
-func (f *auditFlags) opened(ctx context.Context, env *environment, w *wanted, do func(ctx context.Context, s *servers) error) error {
+func (f *auditFlags) opened(ctx context.Context, env *environment, w *wanted,
+	do func(ctx context.Context, s *servers) error) error {
 	brokers, err := f.kafka.addresses(env)
 	if err != nil {
 		return err
 	}
 	if f.url.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.url.timeout, fmt.Errorf("it was not done within %v: -timeout takes longer", f.url.timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, f.url.timeout,
+			fmt.Errorf("it was not done within %v: -timeout takes longer", f.url.timeout))
 		defer cancel()
 	}
 	security, err := f.kafka.security(env)

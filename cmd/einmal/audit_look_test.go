@@ -27,16 +27,17 @@ func sentOutbox(t *testing.T, url string, b *serverstest.Broker) (topic string) 
 values ('e%d', '%s', 'secret key', 'secret value', 'PUBLISHED', clock_timestamp())`, n, topic))
 		if n < 3 {
 			b.Produce(t, &sarama.ProducerMessage{
-				Topic: topic, Key: sarama.StringEncoder("secret key"), Value: sarama.StringEncoder("secret value"), Timestamp: time.Now(),
-				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, "e", n)}},
+				Topic: topic, Key: sarama.StringEncoder("secret key"), Value: sarama.StringEncoder("secret value"),
+				Timestamp: time.Now(),
+				Headers:   []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, "e", n)}},
 			})
 		}
 	}
 	return topic
 }
 
-// The outbox's audit says what was found by its table, by JSON and by its exit code, shows no value unless it is told to, and does not say
-// that all is well where it could not look, or where there was nothing to be checked.
+// The outbox's audit says what was found by its table, by JSON and by its exit code, shows no value unless it is told
+// to, and does not say that all is well where it could not look, or where there was nothing to be checked.
 func TestAuditOutbox(t *testing.T) {
 	t.Parallel()
 	b, url := serverstest.InProcess(t), serverstest.DatabaseURL(t)
@@ -57,7 +58,8 @@ func TestAuditOutbox(t *testing.T) {
 	}
 	check("-keep", "1h", "-value").want(t, exitNo, "secret value")
 	var report audit.OutboxReport
-	if r := check("-keep", "1h", "-json"); json.Unmarshal([]byte(r.out), &report) != nil || report.Found[audit.WithoutRow].Count != 1 || report.Messages != 3 {
+	if r := check("-keep", "1h", "-json"); json.Unmarshal([]byte(r.out), &report) != nil ||
+		report.Found[audit.WithoutRow].Count != 1 || report.Messages != 3 {
 		t.Errorf("%s", r.out)
 	}
 	exec(t, url, "update outbox_event set event_id = 'e9' where event_id = 'e0'; update outbox_event set event_id = 'e0' where event_id = 'e2'; update outbox_event set event_id = 'e2' where event_id = 'e9'")
@@ -89,7 +91,8 @@ func TestAuditOutputInDocument(t *testing.T) {
 	exec(t, url, fmt.Sprintf("insert into processed_event (event_id, consumer_id) select id, '%s/%s' from unnest(array['o-1', 'o-2', 'o-4']) id", group, topic))
 	for n := range 4 {
 		b.Produce(t, &sarama.ProducerMessage{
-			Topic: topic, Timestamp: time.Now(), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, "o-", n+1)}},
+			Topic: topic, Timestamp: time.Now(),
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Append(nil, "o-", n+1)}},
 		})
 	}
 	b.Commit(t, group, topic, 0, 4)
@@ -100,12 +103,14 @@ func TestAuditOutputInDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(moments.ReplaceAllString(string(text), "time"), "```text\n"+moments.ReplaceAllString(r.out, "time")+"```") {
+	if !strings.Contains(moments.ReplaceAllString(string(text), "time"), "```text\n"+
+		moments.ReplaceAllString(r.out, "time")+"```") {
 		t.Errorf("docs/audit.md does not have:\n%s", r.out)
 	}
 }
 
-// What could not be looked at is neither yes nor no: exit code 2, whichever of the servers is away, and for both audits.
+// What could not be looked at is neither yes nor no: exit code 2, whichever of the servers is away, and for both
+// audits.
 func TestAuditThatCannotLook(t *testing.T) {
 	t.Parallel()
 	b, url := serverstest.InProcess(t), serverstest.DatabaseURL(t)
@@ -147,7 +152,8 @@ func TestAuditProgress(t *testing.T) {
 		t.Errorf("the output has some of it:\n%s", out)
 	}
 	const clearLine = "\r\x1b[K"
-	if got, want := terminal.String(), clearLine+"rows: 0"+clearLine+"messages: 0 of 3"+clearLine+"comparing: 0 of 7"; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, clearLine) {
+	if got, want := terminal.String(), clearLine+"rows: 0"+clearLine+"messages: 0 of 3"+clearLine+
+		"comparing: 0 of 7"; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, clearLine) {
 		t.Errorf("the terminal has %q, want %q and more", got, want)
 	}
 	r, w, err := os.Pipe()

@@ -23,7 +23,7 @@ var auditOutbox = command{
 	setup: func(flags *flag.FlagSet) action {
 		var f auditFlags
 		f.add(flags, "at which a relay has marked a row as PUBLISHED",
-			"how long relays keep rows that were sent (outbox.Config.Keep). By default nobody knows, and no event of the topic needs a row")
+			"how long relays keep rows that were sent (relay.Config.Keep). By default nobody knows, and no event of the topic needs a row")
 		return func(ctx context.Context, env *environment, args []string) error {
 			if len(args) > 0 {
 				return usagef("audit outbox takes no arguments, only flags: %s is one", shown(args[0]))

@@ -18,8 +18,8 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 )
 
-// The command says what was found by its table, by JSON and by its exit code, shows no value unless it is told to, and does not say that
-// all is well where it could not look.
+// The command says what was found by its table, by JSON and by its exit code, shows no value unless it is told to, and
+// does not say that all is well where it could not look.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	b, pool := serverstest.InProcess(t), serverstest.Pool(t)
@@ -37,13 +37,15 @@ func TestAudit(t *testing.T) {
 	handled := make(chan struct{}, 3)
 	done := make(chan error, 1)
 	go func() {
-		done <- consumer.Run(ctx, consumer.Config{Brokers: b.Addrs, Group: group, Logger: slog.New(slog.DiscardHandler), Topics: map[string]consumer.Topic{topic: {
-			Handler: middleware.Dedup(pgxstore.New(pool, nil), func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
-				_, err := tx.Exec(ctx, "insert into charge values ($1)", msg.EventID)
-				handled <- struct{}{}
-				return err
-			}, nil),
-		}}})
+		done <- consumer.Run(ctx, consumer.Config{Brokers: b.Addrs, Group: group, Logger: slog.New(slog.DiscardHandler),
+			Topics: map[string]consumer.Topic{topic: {
+				Handler: middleware.Dedup(pgxstore.New(pool, nil),
+					func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
+						_, err := tx.Exec(ctx, "insert into charge values ($1)", msg.EventID)
+						handled <- struct{}{}
+						return err
+					}, nil),
+			}}})
 	}()
 	for range 3 {
 		<-handled
@@ -54,7 +56,8 @@ func TestAudit(t *testing.T) {
 	}
 	vars := map[string]string{envURL: url, envBrokers: strings.Join(b.Addrs, ",")}
 	check := func(args ...string) result {
-		return withEnv(t, vars, append([]string{"audit", "-topic", topic, "-group", group, "-effects", "select event_id from charge"}, args...)...)
+		return withEnv(t, vars, append([]string{"audit", "-topic", topic, "-group", group, "-effects",
+			"select event_id from charge"}, args...)...)
 	}
 	check().want(t, exitOK, "lost", "undecided")
 	exec(t, url, "delete from charge where event_id = 'e1'")
@@ -66,7 +69,8 @@ func TestAudit(t *testing.T) {
 	}
 	check("-value").want(t, exitNo, "secret value")
 	var report audit.Report
-	if r := check("-json"); json.Unmarshal([]byte(r.out), &report) != nil || report.Found[audit.DoubledEffects].Count != 1 || report.Messages != 3 {
+	if r := check("-json"); json.Unmarshal([]byte(r.out), &report) != nil ||
+		report.Found[audit.DoubledEffects].Count != 1 || report.Messages != 3 {
 		t.Errorf("%s", r.out)
 	}
 	for _, c := range []struct{ args, says string }{

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// commands are all of them, in the order in which they are listed. A new one is a function that returns it, in the file of its
-// group, and a line here.
+// commands are all of them, in the order in which they are listed. A new one is a function that returns it, in the file
+// of its group, and a line here.
 var commands = []command{
 	schemaPrint,
 	schemaApply,
@@ -30,6 +30,7 @@ var commands = []command{
 	statusShow,
 	groupShow,
 	messageShow,
+	consoleServe,
 	replayCheck,
 	auditOutbox, // before its shorter name
 	auditTopic,
@@ -47,8 +48,8 @@ type command struct {
 	setup func(flags *flag.FlagSet) action
 }
 
-// action does what the command is for. Its error is nil, an errNo if it has said what is wrong by itself, a usageError, or what went
-// wrong.
+// action does what the command is for. Its error is nil, an errNo if it has said what is wrong by itself, a usageError,
+// or what went wrong.
 type action func(ctx context.Context, env *environment, args []string) error
 
 // dispatch finds the command, parses its flags, and runs it.
@@ -59,7 +60,8 @@ func dispatch(ctx context.Context, env *environment, args []string) error {
 		}
 	}
 	group := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && slices.ContainsFunc(commands, func(c command) bool { return strings.HasPrefix(c.name, args[0]+" ") }) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") &&
+		slices.ContainsFunc(commands, func(c command) bool { return strings.HasPrefix(c.name, args[0]+" ") }) {
 		group, args = args[0], args[1:]
 	}
 	if len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]) {

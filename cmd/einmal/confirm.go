@@ -50,5 +50,6 @@ func progress(env *environment, what string, total int64) (show func(done int64)
 	if !ok || !isTerminal(file) {
 		return func(int64) {}, func() {}
 	}
-	return func(done int64) { fmt.Fprintf(file, "\r%s: %d of %d", what, done, total) }, func() { _, _ = io.WriteString(file, "\n") }
+	return func(done int64) { fmt.Fprintf(file, "\r%s: %d of %d", what, done, total) },
+		func() { _, _ = io.WriteString(file, "\n") }
 }

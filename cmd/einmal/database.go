@@ -30,7 +30,8 @@ type tableFlags struct {
 
 func (f *tableFlags) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.db, "db", "", "the `database`: postgres or sqlite. By default the URL tells")
-	flags.StringVar(&f.schema, "schema", "", "the `schema` of the tables, as it is spelled in the catalogue. By default the search_path's")
+	flags.StringVar(&f.schema, "schema", "",
+		"the `schema` of the tables, as it is spelled in the catalogue. By default the search_path's")
 	flags.Var(&f.tables, "table", "another name of a table, as `name=other`: processed_event=seen. Can be repeated")
 }
 
@@ -61,7 +62,8 @@ type wanted struct {
 
 // wants looks at flags and arguments. url is "" if the command needs no database.
 func (f *tableFlags) wants(url string, args []string) (*wanted, error) {
-	w := &wanted{dialect: schema.Dialect(cmp.Or(f.db, dialectOf(url))), cfg: &schema.Config{Schema: f.schema, Tables: f.tables}}
+	w := &wanted{dialect: schema.Dialect(cmp.Or(f.db, dialectOf(url))),
+		cfg: &schema.Config{Schema: f.schema, Tables: f.tables}}
 	switch {
 	case w.dialect == "":
 		return nil, usagef("set -db to postgres or sqlite")
@@ -82,7 +84,8 @@ func (f *tableFlags) wants(url string, args []string) (*wanted, error) {
 	for _, arg := range args {
 		component := schema.Component(arg)
 		if !slices.Contains(known, component) {
-			return nil, usagef("%s is no component of %s: they are %s", shown(arg), w.dialect, strings.Trim(fmt.Sprint(known), "[]"))
+			return nil, usagef("%s is no component of %s: they are %s", shown(arg), w.dialect,
+				strings.Trim(fmt.Sprint(known), "[]"))
 		}
 		w.components = append(w.components, component)
 	}
@@ -121,27 +124,19 @@ type urlFlags struct {
 }
 
 func (f *urlFlags) add(flags *flag.FlagSet) {
-	flags.StringVar(&f.url, "url", "", "the database's `URL`: postgres://user:password@host/database, or file:path of SQLite. By default what "+
-		envURL+" says: there nobody sees the password in the list of processes")
-	flags.StringVar(&f.role, "role", "", "the PostgreSQL `role` to become (SET ROLE): the service's, to look at its privileges")
+	flags.StringVar(&f.url, "url", "",
+		"the database's `URL`: postgres://user:password@host/database, or file:path of SQLite. By default what "+
+			envURL+" says: there nobody sees the password in the list of processes")
+	flags.StringVar(&f.role, "role", "",
+		"the PostgreSQL `role` to become (SET ROLE): the service's, to look at its privileges")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
 }
 
 func (f *urlFlags) get(env *environment) string { return cmp.Or(f.url, env.getenv(envURL)) }
 
 // open connects by one connection. The caller closes db.
-func (f *urlFlags) open(ctx context.Context, env *environment, dialect schema.Dialect, create bool) (db *sql.DB, err error) {
-	url := f.get(env)
-	switch {
-	case url == "":
-		return nil, usagef("which database? Set -url or %s", envURL)
-	case dialect == schema.SQLite && f.role != "":
-		return nil, usagef("SQLite has no roles: leave -role out")
-	case dialect == schema.SQLite:
-		db, err = openSQLite(url, create)
-	default:
-		db, err = openPostgres(url)
-	}
+func (f *urlFlags) open(ctx context.Context, env *environment, dialect schema.Dialect, create bool) (*sql.DB, error) {
+	db, err := f.prepare(env, dialect, create)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +152,20 @@ func (f *urlFlags) open(ctx context.Context, env *environment, dialect schema.Di
 	return db, nil
 }
 
+// prepare returns the database without connecting to it. The caller closes it.
+func (f *urlFlags) prepare(env *environment, dialect schema.Dialect, create bool) (*sql.DB, error) {
+	url := f.get(env)
+	switch {
+	case url == "":
+		return nil, usagef("which database? Set -url or %s", envURL)
+	case dialect == schema.SQLite && f.role != "":
+		return nil, usagef("SQLite has no roles: leave -role out")
+	case dialect == schema.SQLite:
+		return openSQLite(url, create)
+	}
+	return openPostgres(url)
+}
+
 // openPostgres prepares no statements, so that poolers do not matter. An error of the URL could repeat the password.
 func openPostgres(url string) (*sql.DB, error) {
 	cfg, err := pgx.ParseConfig(url)
@@ -169,7 +178,8 @@ func openPostgres(url string) (*sql.DB, error) {
 	return stdlib.OpenDB(*cfg), nil
 }
 
-// openSQLite makes no file unless it is asked to, waits for others, and lets a transaction begin with the lock to write.
+// openSQLite makes no file unless it is asked to, waits for others, and lets a transaction begin with the lock to
+// write.
 func openSQLite(url string, create bool) (*sql.DB, error) {
 	path, parameters, _ := strings.Cut(strings.TrimPrefix(url, "file:"), "?")
 	if _, err := os.Stat(path); err != nil && !create && !strings.Contains(parameters, "mode=memory") {

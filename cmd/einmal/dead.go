@@ -80,12 +80,14 @@ func (f *deadFlags) complete(args []string) (restricts bool, err error) {
 }
 
 // with opens the table and calls do.
-func (f *deadFlags) with(ctx context.Context, env *environment, do func(ctx context.Context, table *sqldeadletter.Table) error) error {
+func (f *deadFlags) with(ctx context.Context, env *environment,
+	do func(ctx context.Context, table *sqldeadletter.Table) error) error {
 	return f.open(ctx, env, func(ctx context.Context, db *sql.DB, w *wanted) error { return do(ctx, tableOf(db, w)) })
 }
 
 // open opens the database and calls do.
-func (f *deadFlags) open(ctx context.Context, env *environment, do func(ctx context.Context, db *sql.DB, w *wanted) error) error {
+func (f *deadFlags) open(ctx context.Context, env *environment,
+	do func(ctx context.Context, db *sql.DB, w *wanted) error) error {
 	if f.url.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.url.timeout)
@@ -104,7 +106,8 @@ func (f *deadFlags) open(ctx context.Context, env *environment, do func(ctx cont
 }
 
 func tableOf(db *sql.DB, w *wanted) *sqldeadletter.Table {
-	return sqldeadletter.New(db, w.dialect, &sqldeadletter.Config{Schema: w.cfg.Schema, Table: w.cfg.Tables["dead_message"]})
+	return sqldeadletter.New(db, w.dialect,
+		&sqldeadletter.Config{Schema: w.cfg.Schema, Table: w.cfg.Tables["dead_message"]})
 }
 
 var deadList = command{
@@ -155,8 +158,10 @@ var deadList = command{
 
 // showDead prints a line or two.
 func showDead(to io.Writer, rec *deadletter.Record) error {
-	_, err := fmt.Fprintf(to, "%d  %s  %s  %s[%d]@%d  %s  %s  attempts %d  redrives %d\n    %s\n", rec.ID, rec.Died.Format(time.RFC3339), plain(rec.Consumer), plain(rec.Topic),
-		rec.Partition, rec.Offset, plain(string(rec.Kind)), plain(rec.ErrorType), rec.Attempts, rec.Redrives, cmp.Or(plain(rec.Error), "-"))
+	_, err := fmt.Fprintf(to, "%d  %s  %s  %s[%d]@%d  %s  %s  attempts %d  redrives %d\n    %s\n", rec.ID,
+		rec.Died.Format(time.RFC3339), plain(rec.Consumer), plain(rec.Topic),
+		rec.Partition, rec.Offset, plain(string(rec.Kind)), plain(rec.ErrorType), rec.Attempts, rec.Redrives,
+		cmp.Or(plain(rec.Error), "-"))
 	if err == nil && rec.RedriveError != "" {
 		_, err = fmt.Fprintf(to, "    redrive: %s\n", plain(rec.RedriveError))
 	}
@@ -196,8 +201,10 @@ func facts(r *deadletter.Record) *deadFacts {
 		return &t
 	}
 	return &deadFacts{
-		r.ID, plain(r.Consumer), plain(r.Event), plain(r.Group), plain(r.Topic), r.TopicID, r.Partition, r.Offset, optional(r.Timestamp), r.Size, r.LeftOut,
-		string(r.Kind), plain(r.ErrorType), plain(r.Error), r.Attempts, optional(r.FirstAttempt), r.Died, r.Version, r.TraceID, r.Redrives, plain(r.RedriveError),
+		r.ID, plain(r.Consumer), plain(r.Event), plain(r.Group), plain(r.Topic), r.TopicID, r.Partition, r.Offset,
+		optional(r.Timestamp), r.Size, r.LeftOut,
+		string(r.Kind), plain(r.ErrorType), plain(r.Error), r.Attempts, optional(r.FirstAttempt), r.Died, r.Version,
+		r.TraceID, r.Redrives, plain(r.RedriveError),
 	}
 }
 

@@ -60,9 +60,10 @@ func (f *deadFlags) choose(ctx context.Context, warn io.Writer, table *sqldeadle
 	return c, nil
 }
 
-// warnOrder says of dead letters with a key that some of the key would overtake others: those that stood before them in their partition
-// and are not chosen, or held.
-func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *wanted, filter *deadletter.Filter) error {
+// warnOrder says of dead letters with a key that some of the key would overtake others: those that stood before them in
+// their partition and are not chosen, or held.
+func (c *chosen) warnOrder(ctx context.Context, warn io.Writer, db *sql.DB, w *wanted,
+	filter *deadletter.Filter) error {
 	rows, err := db.QueryContext(ctx, `select id, topic, "partition", "key", kind from `+tableName(w, "dead_message")+ //nolint:gosec // the name is quoted
 		` where "key" is not null order by consumer_id, topic, "partition", "key", kafka_offset, id`)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 func graveyard(t *testing.T, url string, dialect schema.Dialect) {
 	t.Helper()
 	einmal(t, url, "schema", "apply").want(t, exitOK)
-	db, err := (&urlFlags{url: url}).open(t.Context(), &environment{getenv: func(string) string { return "" }}, dialect, false)
+	db, err := (&urlFlags{url: url}).open(t.Context(), &environment{getenv: func(string) string { return "" }}, dialect,
+		false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +30,9 @@ func graveyard(t *testing.T, url string, dialect schema.Dialect) {
 	table := sqldeadletter.New(db, dialect, nil)
 	for i, kind := range []deadletter.Kind{deadletter.KindGaveUp, deadletter.KindNoEventID, deadletter.KindGaveUp} {
 		msg := &consumer.Message{
-			Topic: fmt.Sprint("orders", i), Partition: 1, Offset: int64(40 + i), Value: []byte("top secret"), Timestamp: time.Unix(1, 0),
-			Headers: []consumer.Header{{Key: "h", Value: []byte("header value")}},
+			Topic: fmt.Sprint("orders", i), Partition: 1, Offset: int64(40 + i), Value: []byte("top secret"),
+			Timestamp: time.Unix(1, 0),
+			Headers:   []consumer.Header{{Key: "h", Value: []byte("header value")}},
 		}
 		rec := deadletter.NewRecord(msg, dedupstore.Key{Consumer: "billing", Event: fmt.Sprint("e", i)})
 		rec.Kind, rec.ErrorType, rec.Error = kind, "23505", "no\x1b[31m good"
@@ -49,7 +51,8 @@ func graveyard(t *testing.T, url string, dialect schema.Dialect) {
 
 func TestDead(t *testing.T) {
 	t.Parallel()
-	for dialect, url := range map[schema.Dialect]string{schema.Postgres: serverstest.DatabaseURL(t), schema.SQLite: "file:" + t.TempDir() + "/db"} {
+	for dialect, url := range map[schema.Dialect]string{schema.Postgres: serverstest.DatabaseURL(t),
+		schema.SQLite: "file:" + t.TempDir() + "/db"} {
 		t.Run(string(dialect), func(t *testing.T) {
 			t.Parallel()
 			graveyard(t, url, dialect)
@@ -59,7 +62,8 @@ func TestDead(t *testing.T) {
 				t.Errorf("it shows too much: %s", r.out)
 			}
 			einmal(t, url, "dead", "list", "-limit", "1").want(t, exitOK, "listed: 1 of 3")
-			einmal(t, url, "dead", "list", "-topic", "orders1", "-since", "1h", "-consumer", "billing", "-error", "23505").want(t, exitOK, "orders1[1]@41", "listed: 1 of 1")
+			einmal(t, url, "dead", "list", "-topic", "orders1", "-since", "1h", "-consumer", "billing", "-error",
+				"23505").want(t, exitOK, "orders1[1]@41", "listed: 1 of 1")
 			einmal(t, url, "dead", "list", "-until", "1h").want(t, exitOK, "listed: 0 of 0")
 
 			r = einmal(t, url, "dead", "list", "-json", "-kind", "no_event_id")
@@ -74,19 +78,24 @@ func TestDead(t *testing.T) {
 			if strings.Contains(r.out, "value") {
 				t.Errorf("it shows the message: %s", r.out)
 			}
-			einmal(t, url, "dead", "show", "-message", id).want(t, exitOK, `"value": "dG9wIHNlY3JldA=="`, `"text": "header value"`)
+			einmal(t, url, "dead", "show", "-message", id).want(t, exitOK, `"value": "dG9wIHNlY3JldA=="`,
+				`"text": "header value"`)
 			einmal(t, url, "dead", "show", "999").want(t, exitNo, "dead letter 999")
 
 			einmal(t, url, "dead", "discard").want(t, exitUsage, "say which")
 			einmal(t, url, "dead", "discard", "-all", id).want(t, exitUsage, "-all is for all")
-			einmal(t, url, "dead", "discard", "-dry-run", "-kind", "gave_up").want(t, exitOK, "to discard: 2", "1 of orders0 of billing, gave_up", "the oldest died at 2")
+			einmal(t, url, "dead", "discard", "-dry-run", "-kind", "gave_up").want(t, exitOK, "to discard: 2",
+				"1 of orders0 of billing, gave_up", "the oldest died at 2")
 			einmal(t, url, "dead", "discard", id).want(t, exitNo, "to discard: 1", "nothing was changed", "-yes")
-			answered(t, strings.NewReader("n\n"), url, "dead", "discard", id).want(t, exitNo, "delete 1 dead letters for good?", "nothing was changed")
+			answered(t, strings.NewReader("n\n"), url, "dead", "discard", id).want(t, exitNo, "delete 1 dead letters for good?",
+				"nothing was changed")
 			einmal(t, url, "dead", "list").want(t, exitOK, "listed: 3 of 3")
 			answered(t, strings.NewReader("maybe\n"), url, "dead", "discard", id).want(t, exitNo, "nothing was changed")
 			answered(t, strings.NewReader("y\n"), url, "dead", "discard", id).want(t, exitOK, "discarded: 1")
-			einmal(t, url, "dead", "discard", "-yes", id).want(t, exitNo, id+" is no dead letter, or not any more", "to discard: 0")
-			einmal(t, url, "dead", "discard", "-all", "-yes", "-since", "2000-01-01", "-until", "2001-01-01").want(t, exitUsage, "-all is for all")
+			einmal(t, url, "dead", "discard", "-yes", id).want(t, exitNo, id+" is no dead letter, or not any more",
+				"to discard: 0")
+			einmal(t, url, "dead", "discard", "-all", "-yes", "-since", "2000-01-01", "-until", "2001-01-01").want(t, exitUsage,
+				"-all is for all")
 			einmal(t, url, "dead", "discard", "-yes", "-until", "1h").want(t, exitOK, "to discard: 0")
 			einmal(t, url, "dead", "discard", "-yes", "-since", "2200-01-01").want(t, exitOK, "to discard: 0")
 			einmal(t, url, "dead", "list", "-since", "2200-01-01").want(t, exitOK, "listed: 0 of 0")
@@ -114,8 +123,10 @@ func TestDeadUsage(t *testing.T) {
 	}
 	for _, secret := range []string{"postgres://u:hunter2@h/d", "hunter2 hunter2!", "--hunter2:x@y"} {
 		for _, args := range [][]string{
-			{"dead", "list", "-timeout", secret}, {"dead", "list", "-since", secret}, {"dead", "list", "-" + secret}, {"dead", "list", "--" + secret + "=1"}, {"dead", "list", "-json=" + secret},
-			{"dead", "list", "-limit", secret}, {"dead", "redrive", "-event-id", secret}, {"dead", "redrive", "-per-second", secret}, {"dead", "list", secret}, {"dead", "list", "---" + secret},
+			{"dead", "list", "-timeout", secret}, {"dead", "list", "-since", secret}, {"dead", "list", "-" + secret},
+			{"dead", "list", "--" + secret + "=1"}, {"dead", "list", "-json=" + secret},
+			{"dead", "list", "-limit", secret}, {"dead", "redrive", "-event-id", secret},
+			{"dead", "redrive", "-per-second", secret}, {"dead", "list", secret}, {"dead", "list", "---" + secret},
 		} {
 			if r := einmal(t, "", args...); r.code != exitUsage || strings.Contains(r.out+r.errors, "hunter2") {
 				t.Errorf("%q: exit code %d: %s", args, r.code, r.errors)

@@ -85,7 +85,8 @@ func (e *eraser) holdings(dialect schema.Dialect) []holding {
 		{"idempotency_key", []match{{"key", asTexts(e.keys)}, {"scope", scopes(e.principals)}}},
 	}
 	return slices.DeleteFunc(all, func(h holding) bool {
-		return !slices.Contains(dialect.Tables(), h.table) || !slices.ContainsFunc(h.matches, func(m match) bool { return len(m.values) > 0 })
+		return !slices.Contains(dialect.Tables(), h.table) ||
+			!slices.ContainsFunc(h.matches, func(m match) bool { return len(m.values) > 0 })
 	})
 }
 
@@ -164,7 +165,8 @@ func (e *eraser) run(ctx context.Context, env *environment, dry, yes bool) error
 }
 
 // each counts what is there, or deletes it, table by table. staying is how many events of the outbox are left.
-func (e *eraser) each(ctx context.Context, env *environment, db *sql.DB, w *wanted, deleting bool) (n, staying int64, err error) {
+func (e *eraser) each(ctx context.Context, env *environment, db *sql.DB, w *wanted, deleting bool) (n, staying int64,
+	err error) {
 	for _, h := range e.holdings(w.dialect) {
 		there, err := exists(ctx, db, w, h.table)
 		if err != nil {
@@ -198,7 +200,8 @@ func (e *eraser) each(ctx context.Context, env *environment, db *sql.DB, w *want
 	return n, staying, nil
 }
 
-func (e *eraser) one(ctx context.Context, db *sql.DB, from string, args []any, deleting bool) (rows int64, said string, err error) {
+func (e *eraser) one(ctx context.Context, db *sql.DB, from string, args []any, deleting bool) (rows int64, said string,
+	err error) {
 	if !deleting {
 		err = db.QueryRowContext(ctx, "select count(*)"+from, args...).Scan(&rows)
 		return rows, "found", err
@@ -217,6 +220,7 @@ func exists(ctx context.Context, db *sql.DB, w *wanted, table string) (there boo
 		err = db.QueryRowContext(ctx, "select to_regclass($1) is not null", tableName(w, table)).Scan(&there)
 		return there, err
 	}
-	err = db.QueryRowContext(ctx, "select count(*) > 0 from sqlite_master where type = 'table' and name = ?1", cmp.Or(w.cfg.Tables[table], table)).Scan(&there)
+	err = db.QueryRowContext(ctx, "select count(*) > 0 from sqlite_master where type = 'table' and name = ?1",
+		cmp.Or(w.cfg.Tables[table], table)).Scan(&there)
 	return there, err
 }

@@ -31,16 +31,22 @@ func TestErase(t *testing.T) {
 		t.Helper()
 		einmal(t, url, "dead", "list").want(t, exitOK, "of "+dead)
 		einmal(t, url, "outbox", "list").want(t, exitOK, "listed: "+events)
-		einmal(t, url, "erase", "-dry-run", "-key", "k1", "-key", "anna", "-key", "k2").want(t, exitNo, "idempotency_key: found "+answers)
+		einmal(t, url, "erase", "-dry-run", "-key", "k1", "-key", "anna", "-key", "k2").want(t, exitNo,
+			"idempotency_key: found "+answers)
 	}
-	found := []string{"dead_message: found 2", "outbox_event: found 2", "idempotency_key: found 3", "2 events of the outbox stay"}
+	found := []string{"dead_message: found 2", "outbox_event: found 2", "idempotency_key: found 3",
+		"2 events of the outbox stay"}
 	einmal(t, url, "erase", "-key", "anna", "-principal", "anna", "-dry-run").want(t, exitNo, found...)
-	einmal(t, url, "erase", "-key", "anna", "-principal", "anna").want(t, exitNo, append(found[:3:3], "nothing was changed")...)
+	einmal(t, url, "erase", "-key", "anna", "-principal", "anna").want(t, exitNo,
+		append(found[:3:3], "nothing was changed")...)
 	left("4", "5", "4")
-	einmal(t, url, "erase", "-key", "anna", "-principal", "anna", "-yes").want(t, exitNo, "dead_message: deleted 2", "outbox_event: deleted 2", "idempotency_key: deleted 3", "stay")
+	einmal(t, url, "erase", "-key", "anna", "-principal", "anna", "-yes").want(t, exitNo, "dead_message: deleted 2",
+		"outbox_event: deleted 2", "idempotency_key: deleted 3", "stay")
 	left("2", "3", "1")
-	einmal(t, url, "erase", "-key", "anna", "-unsent", "-yes").want(t, exitNo, "outbox_event: deleted 1", "1 events of the outbox stay")
-	einmal(t, url, "erase", "-event", "e3", "-event", "e8", "-yes").want(t, exitOK, "dead_message: deleted 1", "outbox_event: deleted 1")
+	einmal(t, url, "erase", "-key", "anna", "-unsent", "-yes").want(t, exitNo, "outbox_event: deleted 1",
+		"1 events of the outbox stay")
+	einmal(t, url, "erase", "-event", "e3", "-event", "e8", "-yes").want(t, exitOK, "dead_message: deleted 1",
+		"outbox_event: deleted 1")
 	left("1", "1", "1")
 	einmal(t, url, "erase", "-key", "' or true --", "-yes").want(t, exitOK, "dead_message: found 0")
 }
@@ -57,7 +63,8 @@ func TestEraseOnSQLite(t *testing.T) {
 	if _, err := db.Exec(strings.NewReplacer("'anna', 'x'", "x'616e6e61', x'78'").Replace(personal)); err != nil {
 		t.Fatal(err)
 	}
-	einmal(t, url, "erase", "-key", "anna", "-event", "e4", "-yes").want(t, exitOK, "dead_message: deleted 3", "idempotency_key: deleted 1")
+	einmal(t, url, "erase", "-key", "anna", "-event", "e4", "-yes").want(t, exitOK, "dead_message: deleted 3",
+		"idempotency_key: deleted 1")
 	einmal(t, url, "dead", "list").want(t, exitOK, "of 1")
 }
 

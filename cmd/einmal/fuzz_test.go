@@ -33,14 +33,18 @@ func FuzzStatus(f *testing.F) {
 			if err := printStatusJSON(&out, text, problems); err != nil {
 				t.Error(err)
 			}
-			if at := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) }); at >= 0 {
+			if at := strings.IndexFunc(out.String(), func(r rune) bool {
+				return r != '\n' && !unicode.IsPrint(r) &&
+					!unicode.Is(unicode.Zs, r)
+			}); at >= 0 {
 				t.Errorf("%q moves the terminal: %q", text, out.String()[max(0, at-20):])
 			}
 		})
 	})
 }
 
-// FuzzWindow reads the arguments of a window, which come from scripts. Each is one that can be read, or an error that repeats no value.
+// FuzzWindow reads the arguments of a window, which come from scripts. Each is one that can be read, or an error that
+// repeats no value.
 func FuzzWindow(f *testing.F) {
 	f.Add("36h", "2026-01-02T15:04:05Z", "3=100:200", "header:event-id")
 	f.Add("-1ns", "2026-01-02", "2147483647=9223372036854775807:", "json:a.b")
@@ -52,7 +56,8 @@ func FuzzWindow(f *testing.F) {
 			flags := flag.NewFlagSet("fuzz", flag.ContinueOnError)
 			flags.SetOutput(io.Discard)
 			window.add(flags)
-			err := flags.Parse([]string{"-topic=t", "-consumer=c", "-from=" + from, "-to=" + to, "-offsets=" + offsets, "-id=" + id})
+			err := flags.Parse([]string{"-topic=t", "-consumer=c", "-from=" + from, "-to=" + to, "-offsets=" + offsets, "-id=" +
+				id})
 			if err != nil {
 				_ = flagProblem(err)
 				return

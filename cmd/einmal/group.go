@@ -51,7 +51,8 @@ func (f *groupFlags) add(flags *flag.FlagSet) {
 	f.url.add(flags)
 	f.kafka.add(flags)
 	flags.DurationVar(&f.watch, "watch", 0, "look again after this `time`, until interrupted")
-	flags.Int64Var(&f.maxLag, "max-lag", -1, "the `lag` in messages, of the whole group, from which on the exit code is 1; 0 means none at all. By default any is well")
+	flags.Int64Var(&f.maxLag, "max-lag", -1,
+		"the `lag` in messages, of the whole group, from which on the exit code is 1; 0 means none at all. By default any is well")
 	flags.BoolVar(&f.json, "json", false, "print JSON, an object for each look")
 }
 
@@ -118,7 +119,8 @@ func (f *groupFlags) dial(ctx, dialing context.Context, env *environment) (*topi
 }
 
 // look asks once, and prints.
-func (f *groupFlags) look(ctx context.Context, env *environment, cluster *topicwindow.Cluster, tables *groupTables, name string) error {
+func (f *groupFlags) look(ctx context.Context, env *environment, cluster *topicwindow.Cluster, tables *groupTables,
+	name string) error {
 	ctx, cancel := context.WithTimeout(ctx, f.url.timeout)
 	defer cancel()
 	group, err := consumer.DescribeGroup(ctx, cluster.Client(), name)

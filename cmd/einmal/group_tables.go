@@ -66,14 +66,16 @@ func (t *groupTables) look(ctx context.Context, group string) *groupDatabase {
 		err := scan(&c.Consumer, &c.Records, &when{&c.Newest})
 		d.Records = append(d.Records, c)
 		return err
-	}, `select consumer_id, count(*), max(processed_at) from (select consumer_id, processed_at from `+t.name("processed_event")+
+	}, `select consumer_id, count(*), max(processed_at) from (select consumer_id, processed_at from `+
+		t.name("processed_event")+
 		fmt.Sprintf(` order by processed_at desc limit %d) newest group by consumer_id order by 2 desc, 1`, newestRecords))
 	d.DeadError = t.each(ctx, func(scan func(...any) error) error {
 		var c deadCount
 		err := scan(&c.Consumer, &c.Kind, &c.Letters, &when{&c.Newest})
 		d.Dead = append(d.Dead, c)
 		return err
-	}, `select consumer_id, kind, count(*), max(died_at) from `+t.name("dead_message")+` where group_id = $1 group by consumer_id, kind order by 3 desc, 1, 2`, group)
+	}, `select consumer_id, kind, count(*), max(died_at) from `+t.name("dead_message")+
+		` where group_id = $1 group by consumer_id, kind order by 3 desc, 1, 2`, group)
 	if t.dialect != schema.Postgres {
 		d.OutboxError = "the outbox needs PostgreSQL"
 		return d
@@ -83,12 +85,14 @@ func (t *groupTables) look(ctx context.Context, group string) *groupDatabase {
 		err := scan(&c.State, &c.Rows, &when{&c.Oldest})
 		d.Outbox = append(d.Outbox, c)
 		return err
-	}, `select status, count(*), min(created_at) from `+t.name("outbox_event")+` where status in ('PENDING', 'PUBLISHING', 'BLOCKED', 'DEAD') group by status order by status`)
+	}, `select status, count(*), min(created_at) from `+t.name("outbox_event")+
+		` where status in ('PENDING', 'PUBLISHING', 'BLOCKED', 'DEAD') group by status order by status`)
 	return d
 }
 
 // each calls f for each row. It answers with what went wrong.
-func (t *groupTables) each(ctx context.Context, f func(scan func(...any) error) error, query string, args ...any) string {
+func (t *groupTables) each(ctx context.Context, f func(scan func(...any) error) error, query string,
+	args ...any) string {
 	err := func() error {
 		rows, err := t.db.QueryContext(ctx, query, args...)
 		if err != nil {
@@ -156,10 +160,11 @@ func (d *groupDatabase) print(b *bytes.Buffer, now time.Time) {
 		}
 		_ = w.Flush() // to memory
 	}
-	part(fmt.Sprintf("records, among the newest %d of the table", newestRecords), d.RecordsError, len(d.Records), "  consumer\trecords\tnewest", func(i int) string {
-		r := d.Records[i]
-		return fmt.Sprintf("  %s\t%d\t%s", plain(r.Consumer), r.Records, since(r.Newest))
-	})
+	part(fmt.Sprintf("records, among the newest %d of the table", newestRecords), d.RecordsError, len(d.Records),
+		"  consumer\trecords\tnewest", func(i int) string {
+			r := d.Records[i]
+			return fmt.Sprintf("  %s\t%d\t%s", plain(r.Consumer), r.Records, since(r.Newest))
+		})
 	part("dead letters of the group", d.DeadError, len(d.Dead), "  consumer\tkind\tletters\tnewest", func(i int) string {
 		r := d.Dead[i]
 		return fmt.Sprintf("  %s\t%s\t%d\t%s", plain(r.Consumer), plain(r.Kind), r.Letters, since(r.Newest))

@@ -87,8 +87,10 @@ func newGroupPart(p *consumer.GroupPartition) *groupPart {
 		return &n
 	}
 	out := &groupPart{
-		Topic: p.Topic, Partition: p.Partition, Member: p.Member, Committed: known(p.Committed), Start: known(p.Start), End: known(p.End),
-		Lag: known(p.Lag()), CommittedAt: optionalTime(p.CommittedAt), CommittedBefore: optionalTime(p.CommittedBefore), OutOfRange: p.OutOfRange(),
+		Topic: p.Topic, Partition: p.Partition, Member: p.Member, Committed: known(p.Committed), Start: known(p.Start),
+		End: known(p.End),
+		Lag: known(p.Lag()), CommittedAt: optionalTime(p.CommittedAt), CommittedBefore: optionalTime(p.CommittedBefore),
+		OutOfRange: p.OutOfRange(),
 	}
 	if p.Err != nil {
 		out.Error = redact.Text(p.Err.Error(), redact.MaxError)
@@ -131,7 +133,8 @@ func (v *groupView) problems(maxLag int64) (found []string) {
 
 // print shows the group as tables. What comes from the brokers is kept from the terminal's control.
 func (v *groupView) print(b *bytes.Buffer) {
-	fmt.Fprintf(b, "group %s: %s, members %d, strategy %s, coordinator %s, as of %s\n", plain(v.Group), plain(v.State), len(v.Members),
+	fmt.Fprintf(b, "group %s: %s, members %d, strategy %s, coordinator %s, as of %s\n", plain(v.Group), plain(v.State),
+		len(v.Members),
 		cmp.Or(plain(v.Strategy), "-"), plain(v.Coordinator), v.Time.Format(time.RFC3339))
 	fmt.Fprintf(b, "lag %d messages in %d partitions", v.Lag, len(v.Partitions)-v.LagUnknown)
 	if v.LagUnknown > 0 {
@@ -159,7 +162,8 @@ func (v *groupView) printMembers(b *bytes.Buffer) {
 	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "member\thost\tclient\tid\tpartitions")
 	for _, m := range v.Members {
-		fmt.Fprintf(w, "#%d\t%s\t%s\t%s\t%d\n", m.Number, plain(m.Host), plain(m.ClientID), plain(cmp.Or(m.InstanceID, m.ID)), m.Partitions)
+		fmt.Fprintf(w, "#%d\t%s\t%s\t%s\t%d\n", m.Number, plain(m.Host), plain(m.ClientID), plain(cmp.Or(m.InstanceID, m.ID)),
+			m.Partitions)
 	}
 	_ = w.Flush() // to memory
 	b.WriteByte('\n')
@@ -173,7 +177,8 @@ func (v *groupView) printPartitions(b *bytes.Buffer) {
 		if n := v.short[p.Member]; n > 0 {
 			member = fmt.Sprintf("#%d", n)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(p.Topic), p.Partition, member, number(p.Committed), number(p.End), number(p.Lag), v.committed(p), v.note(p))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(p.Topic), p.Partition, member, number(p.Committed),
+			number(p.End), number(p.Lag), v.committed(p), v.note(p))
 	}
 	_ = w.Flush() // to memory
 }
@@ -195,7 +200,8 @@ func (v *groupView) note(p *groupPart) string {
 		notes = append(notes, plain(p.Error))
 	}
 	if p.OutOfRange {
-		notes = append(notes, fmt.Sprintf("the committed offset is not in the log, which is %s to %s", number(p.Start), number(p.End)))
+		notes = append(notes, fmt.Sprintf("the committed offset is not in the log, which is %s to %s", number(p.Start),
+			number(p.End)))
 	}
 	if len(p.Open) > 0 {
 		m := p.Open[0]

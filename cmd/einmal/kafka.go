@@ -28,13 +28,16 @@ type kafkaFlags struct {
 }
 
 func (f *kafkaFlags) add(flags *flag.FlagSet) {
-	flags.StringVar(&f.brokers, "brokers", "", "the `addresses` of brokers, host:port,host:port. By default what "+envBrokers+" says")
+	flags.StringVar(&f.brokers, "brokers", "", "the `addresses` of brokers, host:port,host:port. By default what "+
+		envBrokers+" says")
 	flags.BoolVar(&f.tls, "tls", false, "reach the brokers by TLS; the flags below imply it")
 	flags.StringVar(&f.ca, "tls-ca", "", "a `file` with the certificates of authorities (PEM). By default the system's")
 	flags.StringVar(&f.cert, "tls-cert", "", "a `file` with the client's certificate (PEM)")
 	flags.StringVar(&f.key, "tls-key", "", "a `file` with its key (PEM)")
-	flags.StringVar(&f.sasl, "sasl", "", "the SASL `mechanism`: "+strings.Join(mechanisms, ", ")+". User and password are in "+envKafkaUser+" and "+envKafkaPassword)
-	flags.BoolVar(&f.uncommitted, "uncommitted", false, "read what producers have aborted, or not committed yet, too, as a service whose isolation level is ReadUncommitted does")
+	flags.StringVar(&f.sasl, "sasl", "", "the SASL `mechanism`: "+strings.Join(mechanisms, ", ")+
+		". User and password are in "+envKafkaUser+" and "+envKafkaPassword)
+	flags.BoolVar(&f.uncommitted, "uncommitted", false,
+		"read what producers have aborted, or not committed yet, too, as a service whose isolation level is ReadUncommitted does")
 }
 
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}

@@ -1,5 +1,6 @@
-// Command einmal is for operators: it prints, applies and checks the tables that einmal's stores need, looks after dead letters and the
-// outbox, shows the status of a running service, a consumer group and a record of a topic, and says what a replay would do.
+// Command einmal is for operators: it prints, applies and checks the tables that einmal's stores need, looks after dead
+// letters and the outbox, shows the status of a running service, a consumer group and a record of a topic, and says
+// what a replay would do.
 //
 //	go install github.com/einmal-go/einmal/cmd/einmal@latest
 //	einmal schema print -db postgres dedup
@@ -8,8 +9,8 @@
 //	einmal status http://billing:8080/status
 //	EINMAL_KAFKA_BROKERS=kafka:9092 einmal group billing-service
 //
-// It exits with 0 if all is well, with 1 if the answer is no or it failed, and with 2 if it was called in a wrong way. Each command
-// explains itself with -h. No output has the password of a URL.
+// It exits with 0 if all is well, with 1 if the answer is no or it failed, and with 2 if it was called in a wrong way.
+// Each command explains itself with -h. No output has the password of a URL.
 package main
 
 import (
@@ -78,5 +79,6 @@ func run(ctx context.Context, env *environment, args []string) int {
 }
 
 func sayError(env *environment, err error) {
-	fmt.Fprintf(env.stderr, "einmal: %s\n", redact.Lines(redact.Text(strings.TrimPrefix(err.Error(), "einmal: "), maxErrorText)))
+	fmt.Fprintf(env.stderr, "einmal: %s\n",
+		redact.Lines(redact.Text(strings.TrimPrefix(err.Error(), "einmal: "), maxErrorText)))
 }

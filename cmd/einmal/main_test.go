@@ -78,7 +78,8 @@ func TestUsage(t *testing.T) {
 		{"schema apply -h", exitOK, "EINMAL_DATABASE_URL"},
 		{"schema print", exitUsage, "-db"},
 		{"schema print -db oracle", exitUsage, "postgres or sqlite"},
-		{"schema print -db postgres deduplication", exitUsage, "deduplication is no component of postgres: they are dedup deadletter crashloop"},
+		{"schema print -db postgres deduplication", exitUsage,
+			"deduplication is no component of postgres: they are dedup deadletter crashloop"},
 		{"schema print -db postgres -table events=x", exitUsage, "no such table: they are processed_event"},
 		{"schema print -db postgres -table processed_event", exitUsage, "want name=other"},
 		{"schema print -db postgres -table processed_event=" + strings.Repeat("x", 64), exitUsage, "63 bytes"},
@@ -117,7 +118,8 @@ func TestSchemaPrint(t *testing.T) {
 		t.Errorf("it printed %s", r.out)
 	}
 	r = einmal(t, "postgres://x", "schema", "print", "-schema", "s", "dedup", "-table", "processed_event=seen") // the URL tells which
-	if cfg := (&schema.Config{Schema: "s", Tables: map[string]string{"processed_event": "seen"}}); r.out != schema.Postgres.SQL(cfg, schema.Dedup) {
+	if cfg := (&schema.Config{Schema: "s",
+		Tables: map[string]string{"processed_event": "seen"}}); r.out != schema.Postgres.SQL(cfg, schema.Dedup) {
 		t.Errorf("it printed %s", r.out)
 	}
 	if r := einmal(t, "", "schema", "print", "-db=sqlite"); r.out != schema.SQLite.SQL(nil) {
@@ -140,7 +142,8 @@ func TestSchemaOnPostgres(t *testing.T) {
 func TestCheckOfWhatIsThere(t *testing.T) {
 	t.Parallel()
 	url := serverstest.DatabaseURL(t)
-	einmal(t, url, "schema", "check").want(t, exitNo, "processed_event: it does not exist", "outbox_event: it does not exist")
+	einmal(t, url, "schema", "check").want(t, exitNo, "processed_event: it does not exist",
+		"outbox_event: it does not exist")
 	einmal(t, url, "schema", "apply", "dedup", "outbox").want(t, exitOK)
 	r := einmal(t, url, "schema", "check")
 	r.want(t, exitOK, "errors: 0", "not there, and not looked at: ", "deadletter", "name what you use")
@@ -158,7 +161,8 @@ func TestApplyDoesNotAlter(t *testing.T) {
 	url := serverstest.DatabaseURL(t)
 	exec(t, url, "create table processed_event (event_id text not null, consumer_id text not null, processed_at timestamptz default now(), primary key (event_id, consumer_id))")
 	r := einmal(t, url, "schema", "apply", "dedup")
-	r.want(t, exitNo, "processed_event: was there; put right: it has no index on (processed_at)", "error: processed_event: its column duplicates is missing")
+	r.want(t, exitNo, "processed_event: was there; put right: it has no index on (processed_at)",
+		"error: processed_event: its column duplicates is missing")
 }
 
 // It is one transaction: where the index cannot be made, the table before it does not stay.
@@ -182,10 +186,12 @@ func TestCheckTellsWarningsFromErrors(t *testing.T) {
 	url := serverstest.DatabaseURL(t)
 	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)
 	exec(t, url, "alter table processed_event add id serial, reset (fillfactor)")
-	einmal(t, url, "schema", "check", "dedup").want(t, exitOK, "warning: processed_event: its column id", "warning: processed_event: processed_event has no fillfactor")
+	einmal(t, url, "schema", "check", "dedup").want(t, exitOK, "warning: processed_event: its column id",
+		"warning: processed_event: processed_event has no fillfactor")
 	einmal(t, url, "schema", "check", "-strict", "dedup").want(t, exitNo, "warning: processed_event: its column id")
 	exec(t, url, "create unique index narrow on processed_event (event_id)")
-	einmal(t, url, "schema", "check", "dedup").want(t, exitNo, "error: processed_event: its unique index narrow", "drop index narrow;")
+	einmal(t, url, "schema", "check", "dedup").want(t, exitNo, "error: processed_event: its unique index narrow",
+		"drop index narrow;")
 }
 
 func TestCheckJSON(t *testing.T) {
@@ -210,7 +216,8 @@ func TestCheckJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.out), &answer); err != nil {
 			t.Fatalf("%v: %s", err, r.out)
 		}
-		if answer.OK != (c.errors == 0) || answer.Errors != c.errors || len(answer.Findings) != answer.Errors+answer.Warnings {
+		if answer.OK != (c.errors == 0) || answer.Errors != c.errors ||
+			len(answer.Findings) != answer.Errors+answer.Warnings {
 			t.Errorf("it answered %s", r.out)
 		}
 	}
@@ -223,7 +230,8 @@ func TestCheckJSON(t *testing.T) {
 func TestNamesAreReadWithoutQuotes(t *testing.T) {
 	t.Parallel()
 	for quoted, want := range map[string]string{
-		`processed_event`: "processed_event", `"app".processed_event`: "app.processed_event", `"app"."seen ""by"" us"`: `app.seen "by" us`, `"a.b"."c"`: "a.b.c",
+		`processed_event`: "processed_event", `"app".processed_event`: "app.processed_event",
+		`"app"."seen ""by"" us"`: `app.seen "by" us`, `"a.b"."c"`: "a.b.c",
 	} {
 		if got := unquoted(quoted); got != want {
 			t.Errorf("%s is read as %s, want %s", quoted, got, want)
@@ -231,13 +239,15 @@ func TestNamesAreReadWithoutQuotes(t *testing.T) {
 	}
 }
 
-// The indexes of a table that was renamed have the names that the new one needs. apply says whose they are, and does nothing.
+// The indexes of a table that was renamed have the names that the new one needs. apply says whose they are, and does
+// nothing.
 func TestApplyWhereANameIsTaken(t *testing.T) {
 	t.Parallel()
 	url := serverstest.DatabaseURL(t)
 	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)
 	exec(t, url, "alter table processed_event rename to seen")
-	einmal(t, url, "schema", "apply", "dedup").want(t, exitNo, "processed_event cannot be created", "the name processed_event_pkey", "an index of seen", "rename to")
+	einmal(t, url, "schema", "apply", "dedup").want(t, exitNo, "processed_event cannot be created",
+		"the name processed_event_pkey", "an index of seen", "rename to")
 	exec(t, url, "alter index processed_event_pkey rename to seen_pkey; alter index processed_event_time rename to seen_time")
 	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK, "processed_event: created")
 }
@@ -263,8 +273,10 @@ func TestSchemaOnSQLite(t *testing.T) {
 	einmal(t, "file:"+path, "schema", "apply", "dedup").want(t, exitOK, "processed_event: created")
 	einmal(t, "file:"+path+"?mode=ro", "schema", "check", "dedup").want(t, exitOK, "errors: 0, warnings: 0")
 	einmal(t, path, "schema", "apply", "-db", "sqlite", "dedup").want(t, exitOK, "processed_event: was there\n")
-	einmal(t, path, "schema", "check", "-db", "sqlite", "dedup", "-table", `processed_event=seen "by" us`).want(t, exitNo, `seen "by" us: it does not exist`)
-	einmal(t, path, "schema", "apply", "-db", "sqlite", "dedup", "-table", `processed_event=seen "by" us`).want(t, exitOK, `seen "by" us: created`)
+	einmal(t, path, "schema", "check", "-db", "sqlite", "dedup", "-table", `processed_event=seen "by" us`).want(t, exitNo,
+		`seen "by" us: it does not exist`)
+	einmal(t, path, "schema", "apply", "-db", "sqlite", "dedup", "-table", `processed_event=seen "by" us`).want(t, exitOK,
+		`seen "by" us: created`)
 }
 
 // No output has a password, whatever is wrong with the URL, and wherever it stands.
@@ -286,7 +298,9 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		"host=127.0.0.1 port=x password=" + secret,
 		"file:/nowhere/db?_pragma=key('" + secret + "')",
 	} {
-		for _, args := range [][]string{{"schema", "check", "-db", "postgres"}, {"schema", "apply", "-db", "postgres"}, {"schema", "check"}, {"schema", "check", dsn}, {"schema", "check", "-ulr=" + dsn}, {"schema", "check", "-url", dsn, "-json"}, {dsn}} {
+		for _, args := range [][]string{{"schema", "check", "-db", "postgres"}, {"schema", "apply", "-db", "postgres"},
+			{"schema", "check"}, {"schema", "check", dsn}, {"schema", "check", "-ulr=" + dsn},
+			{"schema", "check", "-url", dsn, "-json"}, {dsn}} {
 			r := einmal(t, dsn, args...)
 			if strings.Contains(r.out+r.errors, secret) {
 				t.Errorf("%q shows the password of %s: %s%s", args, dsn, r.out, r.errors)

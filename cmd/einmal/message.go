@@ -64,12 +64,14 @@ func recordPlace(text string) (p place, err error) {
 	before = strings.TrimSuffix(strings.Replace(before, "[", "/", 1), "]")
 	i := strings.LastIndexByte(before, '/')
 	if !ok || i < 1 {
-		return p, usagef("%s is no place of a record: want TOPIC/PARTITION@OFFSET, orders.confirmed/3@4711 for example", shown(text))
+		return p, usagef("%s is no place of a record: want TOPIC/PARTITION@OFFSET, orders.confirmed/3@4711 for example",
+			shown(text))
 	}
 	partition, perr := strconv.ParseInt(before[i+1:], 10, 32)
 	at, oerr := strconv.ParseInt(offset, 10, 64)
 	if perr != nil || oerr != nil || partition < 0 || at < 0 {
-		return p, usagef("%s is no place of a record: partition and offset are numbers, as in orders.confirmed/3@4711", shown(text))
+		return p, usagef("%s is no place of a record: partition and offset are numbers, as in orders.confirmed/3@4711",
+			shown(text))
 	}
 	return place{before[:i], int32(partition), at}, nil
 }
@@ -97,33 +99,14 @@ func (f *messageFlags) show(ctx context.Context, env *environment, at place) err
 }
 
 // readRecord reads the record, or says why there is none.
-func readRecord(ctx context.Context, cluster *topicwindow.Cluster, at place) (rec *topicwindow.Record, err error) {
+func readRecord(ctx context.Context, cluster *topicwindow.Cluster, at place) (*topicwindow.Record, error) {
 	reader, err := cluster.Topic(at.topic)
 	if err != nil {
 		return nil, err
 	}
-	partitions, err := reader.Partitions()
-	if err != nil {
-		return nil, err
-	}
-	if int(at.partition) >= len(partitions) {
-		return nil, fmt.Errorf("topic %q has no partition %d: it has %d", at.topic, at.partition, len(partitions))
-	}
-	log, err := reader.Log(ctx, at.partition)
-	switch {
-	case err != nil:
-		return nil, err
-	case at.offset >= log.To:
-		return nil, fmt.Errorf("there is no record %v yet: the log is %d to %d", at, log.From, log.To)
-	case at.offset < log.From:
-		return nil, fmt.Errorf("the record %v is not in the log any more, which begins at %d: retention or somebody has deleted it", at, log.From)
-	}
-	_, err = reader.Read(ctx, topicwindow.Range{Partition: at.partition, From: at.offset, To: at.offset + 1}, func(found *topicwindow.Record) error {
-		rec = found
-		return nil
-	})
-	if err == nil && rec == nil {
-		err = fmt.Errorf("there is no record at %v: compaction has removed it, it is a marker of a transaction, or its transaction was aborted or is open (-uncommitted)", at)
+	rec, err := reader.Record(ctx, at.partition, at.offset)
+	if errors.Is(err, topicwindow.ErrUnseen) {
+		err = fmt.Errorf("%w (-uncommitted)", err)
 	}
 	return rec, err
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/middleware"
-	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/status"
 )
 
@@ -62,16 +62,17 @@ func newBadNight(t *testing.T) *badNight {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay, err := outbox.New(outbox.Config{Brokers: b.Addrs, Database: pgxoutbox.NewDatabase(pool), Logger: slog.New(slog.DiscardHandler)})
+	sender, err := relay.New(relay.Config{Brokers: b.Addrs, Database: pgxoutbox.NewDatabase(pool),
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	exec(t, url, `insert into outbox_event (event_id, topic) values ('sent', '`+n.topic+`'), ('blocked', 'no such topic')`)
 	running(t, c.Run)
-	running(t, relay.Run)
+	running(t, sender.Run)
 	server := httptest.NewServer(status.Handler(status.Sections{
 		"consumer": func(context.Context) (any, error) { return c.Status(), nil },
-		"outbox":   func(context.Context) (any, error) { return relay.Status(), nil },
+		"outbox":   func(context.Context) (any, error) { return sender.Status(), nil },
 	}, nil))
 	t.Cleanup(server.Close)
 	n.page = server.URL
@@ -79,7 +80,8 @@ func newBadNight(t *testing.T) *badNight {
 		var dead int
 		_ = pool.QueryRow(t.Context(), "select count(*) from dead_message").Scan(&dead)
 		r := withEnv(t, n.vars, "group", n.group)
-		return dead == 1 && relay.Status().Blocked == 1 && strings.Contains(r.out, "@0 open") && strings.Contains(r.out, "failed") && caughtUp.MatchString(r.out)
+		return dead == 1 && sender.Status().Blocked == 1 && strings.Contains(r.out, "@0 open") &&
+			strings.Contains(r.out, "failed") && caughtUp.MatchString(r.out)
 	})
 	exec(t, url, `delete from processed_event where event_id = 'e3'`) // the restore
 	return n
@@ -87,7 +89,8 @@ func newBadNight(t *testing.T) *badNight {
 
 func nightly(topic string, partition int32, id, key string) *sarama.ProducerMessage {
 	return &sarama.ProducerMessage{
-		Topic: topic, Partition: partition, Timestamp: time.Now(), Key: sarama.StringEncoder(key), Value: sarama.StringEncoder("{}"),
+		Topic: topic, Partition: partition, Timestamp: time.Now(), Key: sarama.StringEncoder(key),
+		Value:   sarama.StringEncoder("{}"),
 		Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}},
 	}
 }
@@ -106,7 +109,8 @@ func running(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// caughtUp is the first partition when all of it is committed: its four messages, and that of the outbox if it came there.
+// caughtUp is the first partition when all of it is committed: its four messages, and that of the outbox if it came
+// there.
 var caughtUp = regexp.MustCompile(`  ([45]) +([45])    0`)
 
 var (
@@ -123,7 +127,8 @@ func TestOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := newBadNight(t)
-	actual := strings.NewReplacer("billing-service", n.group, "orders.confirmed", n.topic, "http://billing:8080/status", n.page)
+	actual := strings.NewReplacer("billing-service", n.group, "orders.confirmed", n.topic, "http://billing:8080/status",
+		n.page)
 	sections := strings.Split(string(text), "\n## ")[1:]
 	if len(sections) != 5 {
 		t.Errorf("%d questions", len(sections))

@@ -48,7 +48,8 @@ func (f *outboxFlags) complete(args []string) (restricts bool, err error) {
 }
 
 // with opens the outbox and calls do.
-func (f *outboxFlags) with(ctx context.Context, env *environment, do func(ctx context.Context, o *outbox.Operator) error) error {
+func (f *outboxFlags) with(ctx context.Context, env *environment,
+	do func(ctx context.Context, o *outbox.Operator) error) error {
 	ctx, cancel := context.WithTimeout(ctx, f.url.timeout)
 	defer cancel()
 	w, err := f.tables.wants(f.url.get(env), nil)
@@ -108,7 +109,8 @@ var outboxList = command{
 }
 
 func showRow(to io.Writer, r outbox.Row) error {
-	_, err := fmt.Fprintf(to, "%d  %s  %s  %s  %s  attempts %d  claims %d\n", r.Number, r.CreatedAt.Format(time.RFC3339), r.State, plain(r.Event.Topic), plain(r.Event.ID), r.Attempts, r.Claims)
+	_, err := fmt.Fprintf(to, "%d  %s  %s  %s  %s  attempts %d  claims %d\n", r.Number, r.CreatedAt.Format(time.RFC3339),
+		r.State, plain(r.Event.Topic), plain(r.Event.ID), r.Attempts, r.Claims)
 	if err == nil && r.LastError != "" {
 		_, err = fmt.Fprintf(to, "    %s\n", plain(r.LastError))
 	}
@@ -130,7 +132,8 @@ type rowFacts struct {
 }
 
 func rowFactsOf(r outbox.Row) rowFacts {
-	return rowFacts{r.Number, plain(r.Event.ID), plain(r.Event.Topic), string(r.State), r.Event.Partition, r.Bucket, r.CreatedAt, r.Attempts, r.Claims, plain(r.LastError)}
+	return rowFacts{r.Number, plain(r.Event.ID), plain(r.Event.Topic), string(r.State), r.Event.Partition, r.Bucket,
+		r.CreatedAt, r.Attempts, r.Claims, plain(r.LastError)}
 }
 
 var outboxShow = command{

@@ -26,7 +26,8 @@ func changeFlags(flags *flag.FlagSet, rows *outboxFlags) (yes *bool) {
 }
 
 // change shows what would be changed, asks, and changes it.
-func (f *outboxFlags) change(ctx context.Context, env *environment, yes bool, c outbox.Change, done string, do func(ctx context.Context, o *outbox.Operator) (int64, error)) error {
+func (f *outboxFlags) change(ctx context.Context, env *environment, yes bool, c outbox.Change, done string,
+	do func(ctx context.Context, o *outbox.Operator) (int64, error)) error {
 	if f.filter.Limit < 0 {
 		return usagef("-limit is %d: leave it out, or make it positive", f.filter.Limit)
 	}
@@ -42,7 +43,8 @@ func (f *outboxFlags) change(ctx context.Context, env *environment, yes bool, c 
 		total := int64(0)
 		for _, g := range groups {
 			total += g.Rows
-			fmt.Fprintf(env.stdout, "to %s: %d of %s, %s, the oldest of %s\n", c, g.Rows, plain(g.Topic), g.State, g.Oldest.Format(time.RFC3339))
+			fmt.Fprintf(env.stdout, "to %s: %d of %s, %s, the oldest of %s\n", c, g.Rows, plain(g.Topic), g.State,
+				g.Oldest.Format(time.RFC3339))
 			if c == outbox.ToRetry && g.State == outbox.Dead {
 				fmt.Fprintln(env.stdout, "    these were discarded: they come after what was sent of their keys since, and the reasons are removed")
 			}
@@ -70,7 +72,8 @@ func (f *outboxFlags) change(ctx context.Context, env *environment, yes bool, c 
 }
 
 // unfit says which of the rows that were named are not there, or in a state in which they cannot be changed so.
-func (f *outboxFlags) unfit(ctx context.Context, warn io.Writer, o *outbox.Operator, c outbox.Change) (some bool, err error) {
+func (f *outboxFlags) unfit(ctx context.Context, warn io.Writer, o *outbox.Operator, c outbox.Change) (some bool,
+	err error) {
 	named := slices.Compact(slices.Sorted(slices.Values(f.filter.Numbers)))
 	f.filter.Numbers = named
 	if len(named) == 0 {
@@ -116,9 +119,10 @@ var outboxRetry = command{
 			if some, err := rows.complete(args); err != nil || !some {
 				return firstOf(err, usagef("say which: by numbers, -state BLOCKED, or -topic"))
 			}
-			return rows.change(ctx, env, *yes, outbox.ToRetry, "to be sent again", func(ctx context.Context, o *outbox.Operator) (int64, error) {
-				return o.Retry(ctx, rows.filter)
-			})
+			return rows.change(ctx, env, *yes, outbox.ToRetry, "to be sent again",
+				func(ctx context.Context, o *outbox.Operator) (int64, error) {
+					return o.Retry(ctx, rows.filter)
+				})
 		}
 	},
 }
@@ -150,9 +154,10 @@ var outboxDiscard = command{
 			case strings.TrimSpace(*reason) == "":
 				return usagef("-reason is missing: who gives them up, and why")
 			}
-			return rows.change(ctx, env, *yes, outbox.ToDiscard, "discarded", func(ctx context.Context, o *outbox.Operator) (int64, error) {
-				return o.Discard(ctx, rows.filter, *reason)
-			})
+			return rows.change(ctx, env, *yes, outbox.ToDiscard, "discarded",
+				func(ctx context.Context, o *outbox.Operator) (int64, error) {
+					return o.Discard(ctx, rows.filter, *reason)
+				})
 		}
 	},
 }
@@ -284,7 +289,8 @@ var outboxMode = command{
 		rows.url.add(flags)
 		yes := confirmFlag(flags)
 		return func(ctx context.Context, env *environment, args []string) error {
-			if len(args) > 1 || len(args) == 1 && outbox.Mode(args[0]) != outbox.SinglePhase && outbox.Mode(args[0]) != outbox.TwoPhase {
+			if len(args) > 1 || len(args) == 1 && outbox.Mode(args[0]) != outbox.SinglePhase &&
+				outbox.Mode(args[0]) != outbox.TwoPhase {
 				return usagef("name one mode, %s or %s, or none to see what it is", outbox.SinglePhase, outbox.TwoPhase)
 			}
 			return rows.with(ctx, env, func(ctx context.Context, o *outbox.Operator) error {

@@ -20,7 +20,8 @@ import (
 func fillOutbox(t *testing.T, url string) {
 	t.Helper()
 	einmal(t, url, "schema", "apply").want(t, exitOK)
-	db, err := (&urlFlags{url: url}).open(t.Context(), &environment{getenv: func(string) string { return "" }}, schema.Postgres, false)
+	db, err := (&urlFlags{url: url}).open(t.Context(), &environment{getenv: func(string) string { return "" }},
+		schema.Postgres, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,8 @@ func fillOutbox(t *testing.T, url string) {
 	if err := sqloutbox.NewWriter(nil).Write(t.Context(), tx, events...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.ExecContext(t.Context(), "update outbox_event set status = 'BLOCKED', last_error = E'too\x1b[31m large' where event_id = 'e1'"); err != nil {
+	if _, err := tx.ExecContext(t.Context(),
+		"update outbox_event set status = 'BLOCKED', last_error = E'too\x1b[31m large' where event_id = 'e1'"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -79,28 +81,38 @@ func TestOutbox(t *testing.T) {
 
 	einmal(t, url, "outbox", "discard", "-yes", number).want(t, exitUsage, "-reason")
 	einmal(t, url, "outbox", "discard", "-reason", "ann: it was never an order").want(t, exitUsage, "say which")
-	einmal(t, url, "outbox", "discard", "-reason", "ann: it was never an order", number).want(t, exitNo, "to discard: 1 of orders1, BLOCKED", "nothing was changed")
-	answered(t, strings.NewReader("n\n"), url, "outbox", "discard", "-reason", "ann: it was never an order", number).want(t, exitNo, "discard 1 events? [y/N]", "nothing was changed")
+	einmal(t, url, "outbox", "discard", "-reason", "ann: it was never an order", number).want(t, exitNo,
+		"to discard: 1 of orders1, BLOCKED", "nothing was changed")
+	answered(t, strings.NewReader("n\n"), url, "outbox", "discard", "-reason", "ann: it was never an order",
+		number).want(t, exitNo, "discard 1 events? [y/N]", "nothing was changed")
 	einmal(t, url, "outbox", "list", number).want(t, exitOK, "BLOCKED")
-	answered(t, strings.NewReader("y\n"), url, "outbox", "discard", "-reason", "ann: it was never an order", number).want(t, exitOK, "discarded: 1")
+	answered(t, strings.NewReader("y\n"), url, "outbox", "discard", "-reason", "ann: it was never an order",
+		number).want(t, exitOK, "discarded: 1")
 	einmal(t, url, "outbox", "list", number).want(t, exitOK, "DEAD", "ann: it was never an order")
-	einmal(t, url, "outbox", "discard", "-yes", "-reason", "again", number, "999999").want(t, exitNo, "is DEAD: there is nothing to discard", "999999 is not in the outbox", "discarded: 0")
+	einmal(t, url, "outbox", "discard", "-yes", "-reason", "again", number, "999999").want(t, exitNo,
+		"is DEAD: there is nothing to discard", "999999 is not in the outbox", "discarded: 0")
 	einmal(t, url, "outbox", "retry").want(t, exitUsage, "say which")
 	einmal(t, url, "outbox", "retry", "-yes", "-topic", "orders1").want(t, exitOK, "to be sent again: 0") // somebody has discarded it
 	einmal(t, url, "outbox", "list", number).want(t, exitOK, "DEAD", "ann: it was never an order")
-	einmal(t, url, "outbox", "retry", "-yes", number).want(t, exitOK, "these were discarded: they come after", "to be sent again: 1")
+	einmal(t, url, "outbox", "retry", "-yes", number).want(t, exitOK, "these were discarded: they come after",
+		"to be sent again: 1")
 	einmal(t, url, "outbox", "retry", "-yes", "-state", "BLOCKED").want(t, exitOK, "to be sent again: 0")
 	einmal(t, url, "outbox", "retry", "-yes", "-topic", "orders2", number).want(t, exitNo, "the flags exclude it")
 	einmal(t, url, "outbox", "list", "-state", "PENDING").want(t, exitOK, "listed: 3")
 	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-topic", "orders2").want(t, exitOK, "discarded: 0") // it waits, nothing is wrong with it
-	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-topic", "orders2", "-state", "PENDING").want(t, exitOK, "to discard: 1 of orders2, PENDING", "discarded: 1")
-	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-state", "PUBLISHED").want(t, exitNo, "cannot be changed so")
+	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-topic", "orders2", "-state", "PENDING").want(t, exitOK,
+		"to discard: 1 of orders2, PENDING", "discarded: 1")
+	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-state", "PUBLISHED").want(t, exitNo,
+		"cannot be changed so")
 	einmal(t, url, "outbox", "retry", "-yes", "-limit", "-1", "-state", "DEAD").want(t, exitUsage, "-limit is -1")
-	answered(t, strings.NewReader("n\n"), url, "outbox", "discard", "-reason", "r", "-state", "PENDING", "-limit", "1").want(t, exitNo, "discard 1 events? [y/N]", "nothing was changed")
-	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-state", "PENDING", "-limit", "1").want(t, exitOK, "discarded: 1")
+	answered(t, strings.NewReader("n\n"), url, "outbox", "discard", "-reason", "r", "-state", "PENDING", "-limit",
+		"1").want(t, exitNo, "discard 1 events? [y/N]", "nothing was changed")
+	einmal(t, url, "outbox", "discard", "-yes", "-reason", "r", "-state", "PENDING", "-limit", "1").want(t, exitOK,
+		"discarded: 1")
 	einmal(t, url, "outbox", "list", "-state", "PENDING").want(t, exitOK, "e1", "listed: 1")
 	for _, command := range []string{"list", "retry -yes", "discard -yes -reason r"} {
-		einmal(t, url, append(append([]string{"outbox"}, strings.Fields(command)...), "-timeout", "1ns", "-topic", "orders1")...).want(t, exitNo, "deadline exceeded")
+		einmal(t, url, append(append([]string{"outbox"}, strings.Fields(command)...), "-timeout", "1ns", "-topic",
+			"orders1")...).want(t, exitNo, "deadline exceeded")
 	}
 	einmal(t, "file:"+t.TempDir()+"/db", "outbox", "list").want(t, exitUsage, "PostgreSQL")
 }
@@ -114,13 +126,17 @@ func TestOutboxEditAndMode(t *testing.T) {
 	if err := os.WriteFile(file, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	einmal(t, url, "outbox", "edit", "-topic", "elsewhere", "2").want(t, exitNo, "topic: elsewhere, instead of orders1", "nothing was changed")
-	einmal(t, url, "outbox", "edit", "-yes", "-topic", "elsewhere", "-partition", "3", "-value", file, "2").want(t, exitOK, "value: 3 bytes, instead of 10", "edited: 1")
-	einmal(t, url, "outbox", "show", "-message", "2").want(t, exitOK, `"topic": "elsewhere"`, `"value": "bmV3"`, `"partition": 3`, `"state": "PENDING"`, `"Value": "c2VjcmV0IGhlYWRlcg=="`)
+	einmal(t, url, "outbox", "edit", "-topic", "elsewhere", "2").want(t, exitNo, "topic: elsewhere, instead of orders1",
+		"nothing was changed")
+	einmal(t, url, "outbox", "edit", "-yes", "-topic", "elsewhere", "-partition", "3", "-value", file, "2").want(t, exitOK,
+		"value: 3 bytes, instead of 10", "edited: 1")
+	einmal(t, url, "outbox", "show", "-message", "2").want(t, exitOK, `"topic": "elsewhere"`, `"value": "bmV3"`,
+		`"partition": 3`, `"state": "PENDING"`, `"Value": "c2VjcmV0IGhlYWRlcg=="`)
 	einmal(t, url, "outbox", "edit", "-yes", "-partition", "-1", "2").want(t, exitOK, "that of its key", "edited: 1")
 	einmal(t, url, "outbox", "show", "2").want(t, exitOK, `"partition": null`)
 	for says, args := range map[string][]string{
-		"one row": {"-topic", "t"}, "of one row": {"-topic", "t", "1", "2"}, "what is changed": {"2"}, "-partition is -7": {"-partition", "-7", "2"}, "-value: open": {"-value", file + "x", "2"},
+		"one row": {"-topic", "t"}, "of one row": {"-topic", "t", "1", "2"}, "what is changed": {"2"},
+		"-partition is -7": {"-partition", "-7", "2"}, "-value: open": {"-value", file + "x", "2"},
 	} {
 		einmal(t, url, append([]string{"outbox", "edit", "-yes"}, args...)...).want(t, exitUsage, says)
 	}
@@ -152,6 +168,7 @@ func TestChangesOutlastALease(t *testing.T) {
 	var rows outboxFlags
 	changeFlags(flags, &rows)
 	if rows.url.timeout != changeTimeout || flags.Lookup("timeout").DefValue != changeTimeout.String() {
-		t.Errorf("it may take %v, the help says %s, want %v", rows.url.timeout, flags.Lookup("timeout").DefValue, changeTimeout)
+		t.Errorf("it may take %v, the help says %s, want %v", rows.url.timeout, flags.Lookup("timeout").DefValue,
+			changeTimeout)
 	}
 }

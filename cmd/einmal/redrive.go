@@ -87,7 +87,8 @@ func unlimited(flags *flag.FlagSet) {
 	_ = timeout.Value.Set(timeout.DefValue)
 }
 
-func redrive(ctx context.Context, env *environment, db *sql.DB, w *wanted, cfg *forward.RedriveConfig, maxBytes, total int) error {
+func redrive(ctx context.Context, env *environment, db *sql.DB, w *wanted, cfg *forward.RedriveConfig, maxBytes,
+	total int) error {
 	store := sqlstore.New(db, w.dialect, &sqlstore.Config{Schema: w.cfg.Schema, Table: w.cfg.Tables["processed_event"]})
 	events := sqloutbox.NewWriter(&outbox.WriterConfig{Tables: w.cfg, MaxBytes: maxBytes})
 	done := "published"
@@ -103,7 +104,8 @@ func redrive(ctx context.Context, env *environment, db *sql.DB, w *wanted, cfg *
 	}
 	report, err := forward.Redrive(ctx, store, tableOf(db, w), events, cfg)
 	end()
-	fmt.Fprintf(env.stdout, "%s: %d, cannot be: %d, held: %d, gone: %d\n", done, report.Redriven, report.Failed, report.Held, report.Gone)
+	fmt.Fprintf(env.stdout, "%s: %d, cannot be: %d, held: %d, gone: %d\n", done, report.Redriven, report.Failed,
+		report.Held, report.Gone)
 	return cmp.Or(err, failedIf(report.Failed > 0))
 }
 
@@ -117,7 +119,8 @@ func failedIf(yes bool) error {
 // showRedrive prints what did not go well.
 func showRedrive(to io.Writer, rec *deadletter.Record, err error) {
 	if err != nil {
-		fmt.Fprintf(to, "%d  %s[%d]@%d  %s\n", rec.ID, plain(rec.Topic), rec.Partition, rec.Offset, plain(deadletter.Text(err, nil)))
+		fmt.Fprintf(to, "%d  %s[%d]@%d  %s\n", rec.ID, plain(rec.Topic), rec.Partition, rec.Offset,
+			plain(deadletter.Text(err, nil)))
 	}
 }
 

@@ -25,7 +25,8 @@ func TestDeadRedrive(t *testing.T) {
 	exec(t, url, "insert into processed_event (event_id, consumer_id) select event_id, consumer_id from dead_message")
 	counts := func() string {
 		var dead, records, events int
-		err := pool.QueryRow(t.Context(), "select (select count(*) from dead_message), (select count(*) from processed_event), (select count(*) from outbox_event)").Scan(&dead, &records, &events)
+		err := pool.QueryRow(t.Context(),
+			"select (select count(*) from dead_message), (select count(*) from processed_event), (select count(*) from outbox_event)").Scan(&dead, &records, &events)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,28 +34,34 @@ func TestDeadRedrive(t *testing.T) {
 	}
 	einmal(t, url, "dead", "redrive").want(t, exitUsage, "say which")
 	r := einmal(t, url, "dead", "redrive", "-all", "-dry-run", "-event-id", "header:id")
-	r.want(t, exitNo, "would be published: 0, cannot be: 3, held: 0", "orders0[1]@40", `header "id" is missing`, "deadletter.Redrive")
+	r.want(t, exitNo, "would be published: 0, cannot be: 3, held: 0", "orders0[1]@40", `header "id" is missing`,
+		"deadletter.Redrive")
 	if strings.Contains(r.out, "secret") {
 		t.Errorf("it shows too much: %s", r.out)
 	}
 	exec(t, url, `update dead_message set headers = json_build_array(json_build_object('key', 'id', 'text', event_id))`)
-	einmal(t, url, "dead", "redrive", "-all", "-dry-run", "-event-id", "header:id").want(t, exitOK, "would be published: 3, cannot be: 0")
+	einmal(t, url, "dead", "redrive", "-all", "-dry-run", "-event-id", "header:id").want(t, exitOK,
+		"would be published: 3, cannot be: 0")
 	if got := counts(); got != "3 3 0" {
 		t.Errorf("after the dry runs: %s", got)
 	}
-	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-event-id", "header:id").want(t, exitNo, "to publish again: 1", "nothing was changed")
+	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-event-id", "header:id").want(t, exitNo, "to publish again: 1",
+		"nothing was changed")
 	einmal(t, url, "dead", "redrive", "-topic", "orders0", "-since", "2200-01-01", "-yes").want(t, exitOK, "published: 0")
 	einmal(t, url, "dead", "redrive", "-yes", "999").want(t, exitNo, "999 is no dead letter", "published: 0")
 	einmal(t, url, "dead", "redrive", "-all", "-yes", "-timeout", "1ns").want(t, exitNo, "deadline exceeded")
 	if got := counts(); got != "3 3 0" {
 		t.Errorf("before the first: %s", got)
 	}
-	einmal(t, url, "dead", "redrive", "-yes", "-topic", "orders0", "-max-bytes", "50", "-event-id", "header:id").want(t, exitNo, "cannot be: 1", "at most 50")
-	einmal(t, url, "dead", "redrive", "-yes", "-topic", "orders0", "-event-id", "header:id").want(t, exitOK, "published: 1, cannot be: 0")
+	einmal(t, url, "dead", "redrive", "-yes", "-topic", "orders0", "-max-bytes", "50", "-event-id", "header:id").want(t,
+		exitNo, "cannot be: 1", "at most 50")
+	einmal(t, url, "dead", "redrive", "-yes", "-topic", "orders0", "-event-id", "header:id").want(t, exitOK,
+		"published: 1, cannot be: 0")
 	if got := counts(); got != "2 2 1" {
 		t.Errorf("after the first: %s", got)
 	}
-	einmal(t, url, "dead", "redrive", "-yes", "-all", "-limit", "1", "-per-second", "-1", "-event-id", "header:id").want(t, exitOK, "published: 1")
+	einmal(t, url, "dead", "redrive", "-yes", "-all", "-limit", "1", "-per-second", "-1", "-event-id", "header:id").want(t,
+		exitOK, "published: 1")
 	einmal(t, url, "dead", "redrive", "-yes", "-all", "-event-id", "header:id").want(t, exitOK, "published: 1")
 	einmal(t, url, "dead", "redrive", "-yes", "-all").want(t, exitOK, "published: 0")
 	if got := counts(); got != "0 0 3" {
@@ -73,7 +80,8 @@ func TestDeadRedriveRenamed(t *testing.T) {
 	einmal(t, url, append([]string{"schema", "apply"}, renamed...)...).want(t, exitOK)
 	einmal(t, url, append([]string{"dead", "redrive", "-all"}, renamed...)...).want(t, exitOK, "published: 0")
 	exec(t, url, "insert into buried overriding system value table dead_message; update buried set headers = json_build_array(json_build_object('key', 'id', 'text', event_id)); drop table dead_message, processed_event, outbox_event")
-	einmal(t, url, append([]string{"dead", "redrive", "-all", "-yes", "-event-id", "header:id"}, renamed...)...).want(t, exitOK, "published: 3")
+	einmal(t, url, append([]string{"dead", "redrive", "-all", "-yes", "-event-id", "header:id"}, renamed...)...).want(t,
+		exitOK, "published: 3")
 }
 
 func TestDeadRedriveUsage(t *testing.T) {
@@ -113,7 +121,8 @@ func TestDeadRedriveOrder(t *testing.T) {
 	if says := dry("-all"); strings.Contains(says, "overtake") || strings.Contains(says, "go first") {
 		t.Errorf("all of them: %s", says)
 	}
-	if says := dry("-kind", "gave_up"); !strings.Contains(says, "1 overtake dead letters of their keys that are not chosen") {
+	if says := dry("-kind", "gave_up"); !strings.Contains(says,
+		"1 overtake dead letters of their keys that are not chosen") {
 		t.Errorf("one is left out: %s", says)
 	}
 	exec(t, url, `update dead_message set kind = 'crash_loop' where topic = 'orders' and kafka_offset = 40`)
@@ -126,7 +135,8 @@ func TestDeadRedriveOrder(t *testing.T) {
 		t.Errorf("other keys: %s", says)
 	}
 	exec(t, url, `update dead_message set "key" = 'k', kafka_offset = 100 - kafka_offset`)
-	einmal(t, url, "dead", "redrive", "-all", "-yes", "-per-second", "-1", "-event-id", "header:id").want(t, exitOK, "published: 3")
+	einmal(t, url, "dead", "redrive", "-all", "-yes", "-per-second", "-1", "-event-id", "header:id").want(t, exitOK,
+		"published: 3")
 	list := einmal(t, url, "outbox", "list").out
 	if !(strings.Index(list, "e2") < strings.Index(list, "e1") && strings.Index(list, "e1") < strings.Index(list, "e0")) {
 		t.Errorf("they died in another order than they stood, and are published as %s", list)
@@ -162,6 +172,7 @@ func TestDeadInASchema(t *testing.T) {
 	for in, n := range map[string]int{own: 3, empty: 0} {
 		einmal(t, url, "dead", "list", "-schema", in).want(t, exitOK, fmt.Sprintf("listed: %d of %d", n, n))
 		einmal(t, url, "dead", "discard", "-dry-run", "-all", "-schema", in).want(t, exitOK, fmt.Sprintf("to discard: %d", n))
-		einmal(t, url, "dead", "redrive", "-dry-run", "-all", "-schema", in).want(t, exitOK, fmt.Sprintf("to publish again: %d", n), fmt.Sprintf("would be published: %d", n))
+		einmal(t, url, "dead", "redrive", "-dry-run", "-all", "-schema", in).want(t, exitOK,
+			fmt.Sprintf("to publish again: %d", n), fmt.Sprintf("would be published: %d", n))
 	}
 }

@@ -59,13 +59,16 @@ func (f *replayFlags) add(flags *flag.FlagSet) {
 	f.url.add(flags)
 	f.kafka.add(flags)
 	flags.StringVar(&f.topic, "topic", "", "the `topic`")
-	flags.StringVar(&f.consumer, "consumer", "", "the `consumer` whose records are looked up, by default of Topic.Consumer \"group/topic\"")
+	flags.StringVar(&f.consumer, "consumer", "",
+		"the `consumer` whose records are looked up, by default of Topic.Consumer \"group/topic\"")
 	flags.StringVar(&f.id, "id", "header:"+consumer.DefaultEventIDHeader, "`where` the event's id is")
 	flags.Var(&f.from, "from", "from the first message of this `time` on: 2026-01-02T15:04:05Z, or 36h for so long ago")
 	flags.Var(&f.to, "to", "up to the first message of this `time`, without it")
-	flags.Var(&f.offsets, "offsets", "a partition's offsets, as `partition=from:to`, without to; 3=100: is up to the end. Can be repeated; others are not read")
+	flags.Var(&f.offsets, "offsets",
+		"a partition's offsets, as `partition=from:to`, without to; 3=100: is up to the end. Can be repeated; others are not read")
 	flags.BoolVar(&f.all, "all", false, "the whole topic")
-	flags.DurationVar(&f.keep, "keep", 0, "how long records are kept: older messages are not looked up, and would not be handled. By default for ever")
+	flags.DurationVar(&f.keep, "keep", 0,
+		"how long records are kept: older messages are not looked up, and would not be handled. By default for ever")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 }
 
@@ -172,7 +175,8 @@ func (f *replayFlags) check(ctx context.Context, env *environment) error {
 		recorded += c.Recorded
 	}
 	if instead := records.instead(); recorded == 0 && instead != "" {
-		fmt.Fprintf(env.stderr, "consumer %s has no records of these events, but others have: %s; check -consumer\n", plain(f.consumer), instead)
+		fmt.Fprintf(env.stderr, "consumer %s has no records of these events, but others have: %s; check -consumer\n",
+			plain(f.consumer), instead)
 	}
 	for _, c := range counts {
 		if c.Unread > 0 {

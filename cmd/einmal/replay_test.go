@@ -48,7 +48,8 @@ func (r result) row(t *testing.T, want string) {
 }
 
 func event(topic string, partition int32, id string, at time.Time) *sarama.ProducerMessage {
-	m := &sarama.ProducerMessage{Topic: topic, Partition: partition, Timestamp: at, Key: sarama.StringEncoder("planted-" + id), Value: sarama.StringEncoder(`{"meta":{"id":"planted-` + id + `"}}`)}
+	m := &sarama.ProducerMessage{Topic: topic, Partition: partition, Timestamp: at,
+		Key: sarama.StringEncoder("planted-" + id), Value: sarama.StringEncoder(`{"meta":{"id":"planted-` + id + `"}}`)}
 	if id != "" {
 		m.Headers = []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte("planted-" + id)}}
 	}
@@ -70,16 +71,20 @@ func TestReplayCheck(t *testing.T) {
 		b.Produce(t, msgs...)
 		b.Produce(t, event(topic, 1, "old", now.Add(-48*time.Hour)), event(topic, 1, "", now), event(topic, 1, "young", now))
 
-		cfg := consumer.Config{Brokers: b.Addrs, Group: group, Logger: slog.New(slog.DiscardHandler), Topics: map[string]consumer.Topic{topic: {
-			Handler: middleware.Dedup(pgxstore.New(pool, nil), func(context.Context, pgx.Tx, *consumer.Message) error { return nil }, nil),
-		}}}
-		rc := consumer.ReplayConfig{Topic: topic, Offsets: map[int32]consumer.OffsetRange{0: {From: 0, To: 20}}, Keep: consumer.KeptForever, PerSecond: -1}
+		cfg := consumer.Config{Brokers: b.Addrs, Group: group, Logger: slog.New(slog.DiscardHandler),
+			Topics: map[string]consumer.Topic{topic: {
+				Handler: middleware.Dedup(pgxstore.New(pool, nil),
+					func(context.Context, pgx.Tx, *consumer.Message) error { return nil }, nil),
+			}}}
+		rc := consumer.ReplayConfig{Topic: topic, Offsets: map[int32]consumer.OffsetRange{0: {From: 0, To: 20}},
+			Keep: consumer.KeptForever, PerSecond: -1}
 		if report, err := consumer.Replay(t.Context(), cfg, rc); err != nil || report.Processed != 20 {
 			t.Fatalf("%v, %+v", err, report)
 		}
 		vars := map[string]string{envURL: url, envBrokers: strings.Join(b.Addrs, ",")}
 		check := func(args ...string) result {
-			r := withEnv(t, vars, append([]string{"replay", "check", "-topic", topic, "-consumer", group + "/" + topic}, args...)...)
+			r := withEnv(t, vars, append([]string{"replay", "check", "-topic", topic, "-consumer", group + "/" + topic},
+				args...)...)
 			if strings.Contains(r.out+r.errors, "planted") {
 				t.Errorf("it shows ids: %s%s", r.out, r.errors)
 			}
@@ -92,13 +97,16 @@ func TestReplayCheck(t *testing.T) {
 			}
 			return c
 		}
-		if got := total(check("-all", "-json")); got != (messageCounts{Read: 1503, Recorded: 20, NotRecorded: 1482, WithoutID: 1}) {
+		if got := total(check("-all", "-json")); got != (messageCounts{Read: 1503, Recorded: 20, NotRecorded: 1482,
+			WithoutID: 1}) {
 			t.Errorf("all: %+v", got)
 		}
-		if got := total(check("-all", "-json", "-keep", "24h")); got != (messageCounts{Read: 1503, Recorded: 20, NotRecorded: 1481, WithoutID: 1, TooOld: 1}) {
+		if got := total(check("-all", "-json", "-keep", "24h")); got != (messageCounts{Read: 1503, Recorded: 20,
+			NotRecorded: 1481, WithoutID: 1, TooOld: 1}) {
 			t.Errorf("with -keep: %+v", got)
 		}
-		if got := total(check("-offsets", "0=10:30", "-json")); got != (messageCounts{Read: 20, Recorded: 10, NotRecorded: 10}) {
+		if got := total(check("-offsets", "0=10:30", "-json")); got != (messageCounts{Read: 20, Recorded: 10,
+			NotRecorded: 10}) {
 			t.Errorf("offsets: %+v", got)
 		}
 		if got := total(check("-offsets", "1=1:", "-json")); got != (messageCounts{Read: 2, NotRecorded: 1, WithoutID: 1}) {
@@ -117,7 +125,8 @@ func TestReplayCheck(t *testing.T) {
 		}
 		check("-offsets", "0=0:30").row(t, "partition from to read recorded not recorded without id too old")
 		check("-offsets", "0=0:30").row(t, "0 0 30 30 20 10 0 0")
-		mistyped := withEnv(t, vars, "replay", "check", "-topic", topic, "-consumer", group+"/"+topic+"s", "-offsets", "0=0:30")
+		mistyped := withEnv(t, vars, "replay", "check", "-topic", topic, "-consumer", group+"/"+topic+"s", "-offsets",
+			"0=0:30")
 		mistyped.want(t, exitOK, "check -consumer", group+"/"+topic+" (20 of 30)")
 		check("-offsets", "0=20:30").row(t, "all 10 0 10 0 0") // nobody has these
 		check("-offsets", "7=0:30").want(t, exitNo, "has no partition 7: it has 2")
@@ -126,7 +135,8 @@ func TestReplayCheck(t *testing.T) {
 		}
 		withEnv(t, vars, "replay", "check", "-topic", topic+"x", "-consumer", "c", "-all").want(t, exitNo, topic+"x")
 		var stored int
-		if err := pool.QueryRow(t.Context(), "select count(*) from processed_event").Scan(&stored); err != nil || stored != 20 {
+		if err := pool.QueryRow(t.Context(), "select count(*) from processed_event").Scan(&stored); err != nil ||
+			stored != 20 {
 			t.Errorf("%v: %d records", err, stored)
 		}
 	})
@@ -140,8 +150,10 @@ func TestReplayCheckOfUUIDs(t *testing.T) {
 	exec(t, url, `create table "seen ""by"" us" (event_id uuid not null, consumer_id text collate "C" not null, primary key (event_id, consumer_id));
 		insert into "seen ""by"" us" values ('018cc251-f400-7000-8000-00000000000a', 'c')`)
 	topic := b.Topic(t, 1)
-	for _, id := range []string{"018CC251-F400-7000-8000-00000000000A", "018cc251-f400-7000-8000-00000000000b", "no uuid"} {
-		b.Produce(t, &sarama.ProducerMessage{Topic: topic, Headers: []sarama.RecordHeader{{Key: []byte("ce_id"), Value: []byte(id)}}})
+	for _, id := range []string{"018CC251-F400-7000-8000-00000000000A", "018cc251-f400-7000-8000-00000000000b",
+		"no uuid"} {
+		b.Produce(t, &sarama.ProducerMessage{Topic: topic,
+			Headers: []sarama.RecordHeader{{Key: []byte("ce_id"), Value: []byte(id)}}})
 	}
 	vars := map[string]string{envURL: url, envBrokers: strings.Join(b.Addrs, ",")}
 	args := []string{"replay", "check", "-topic", topic, "-consumer", "c", "-all", "-id", "header:ce_id"}
@@ -154,7 +166,8 @@ func TestReplayCheckWithSASL(t *testing.T) {
 	t.Parallel()
 	url := serverstest.DatabaseURL(t)
 	einmal(t, url, "schema", "apply", "dedup").want(t, exitOK)
-	b := serverstest.InProcess(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "billing", "hunter2"), kfake.SeedTopics(1, "orders"))
+	b := serverstest.InProcess(t, kfake.NumBrokers(1), kfake.EnableSASL(),
+		kfake.Superuser("SCRAM-SHA-512", "billing", "hunter2"), kfake.SeedTopics(1, "orders"))
 	vars := map[string]string{envURL: url, envBrokers: b.Addrs[0], envKafkaUser: "billing", envKafkaPassword: "hunter2"}
 	args := []string{"replay", "check", "-topic", "orders", "-consumer", "c", "-all", "-sasl", "SCRAM-SHA-512"}
 	r := withEnv(t, vars, args...)
@@ -162,7 +175,8 @@ func TestReplayCheckWithSASL(t *testing.T) {
 	if r.errors != "" {
 		t.Errorf("it says %s", r.errors)
 	}
-	withEnv(t, vars, append(args[:len(args)-1:len(args)-1], "PLAIN", "-timeout", "1s")...).want(t, exitNo, "PLAIN without TLS sends the password of Kafka's user in clear text")
+	withEnv(t, vars, append(args[:len(args)-1:len(args)-1], "PLAIN", "-timeout", "1s")...).want(t, exitNo,
+		"PLAIN without TLS sends the password of Kafka's user in clear text")
 	vars[envKafkaPassword] = "hunter3"
 	r = withEnv(t, vars, append(args, "-timeout", "1s")...)
 	r.want(t, exitNo)
@@ -212,12 +226,14 @@ func TestReplayCheckUsage(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	f = kafkaFlags{sasl: "PLAIN"}
-	if _, err := f.security(&environment{getenv: func(string) string { return "" }}); err == nil || !strings.Contains(err.Error(), envKafkaPassword) {
+	if _, err := f.security(&environment{getenv: func(string) string { return "" }}); err == nil ||
+		!strings.Contains(err.Error(), envKafkaPassword) {
 		t.Errorf("%v", err)
 	}
 }
 
-// What producers have aborted is not read, nor what they may commit later; both are on demand, as a service's isolation level can be.
+// What producers have aborted is not read, nor what they may commit later; both are on demand, as a service's isolation
+// level can be.
 func TestReplayCheckOfTransactions(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -253,7 +269,8 @@ func TestReplayCheckOfTransactions(t *testing.T) {
 			{nil, "0 0 4 1 0 1 0 0", "partition 0 was read up to offset 4, and 1 offsets behind it were not"},
 			{[]string{"-uncommitted"}, "0 0 5 3 0 3 0 0", ""},
 		} {
-			r := withEnv(t, vars, append([]string{"replay", "check", "-topic", topic, "-consumer", group + "/" + topic, "-all"}, test.args...)...)
+			r := withEnv(t, vars, append([]string{"replay", "check", "-topic", topic, "-consumer", group + "/" + topic, "-all"},
+				test.args...)...)
 			r.row(t, test.row)
 			if !strings.Contains(r.errors, test.told) || test.told == "" && r.errors != "" {
 				t.Errorf("%v: it says %q", test.args, r.errors)

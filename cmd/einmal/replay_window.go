@@ -103,7 +103,8 @@ func (w *window) idOf(msg *consumer.Message) (id string, ok bool) {
 
 func (w *window) message(rec *topicwindow.Record) *consumer.Message {
 	m := &consumer.Message{
-		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Key: rec.Key, Value: rec.Value, Timestamp: rec.Timestamp, TopicID: w.topicID,
+		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Key: rec.Key, Value: rec.Value,
+		Timestamp: rec.Timestamp, TopicID: w.topicID,
 	}
 	for _, h := range rec.Headers {
 		m.Headers = append(m.Headers, consumer.Header{Key: string(h.Key), Value: h.Value})
@@ -134,7 +135,8 @@ func newRecords(ctx context.Context, db *sql.DB, cfg *schema.Config, consumer st
 	}
 	table := name.Sanitize()
 	var kind string
-	err := db.QueryRowContext(ctx, `select coalesce((select format_type(atttypid, null) from pg_attribute where attrelid = to_regclass($1) and attname = 'event_id' and not attisdropped), '')`, table).Scan(&kind)
+	err := db.QueryRowContext(ctx,
+		`select coalesce((select format_type(atttypid, null) from pg_attribute where attrelid = to_regclass($1) and attname = 'event_id' and not attisdropped), '')`, table).Scan(&kind)
 	if err != nil {
 		return nil, fmt.Errorf("look for the table %s: %w", table, err)
 	}
@@ -174,7 +176,8 @@ func (r *records) of(ctx context.Context, ids []string) (n int64, err error) {
 // lookedForOthers bounds of how many ids others asks.
 const lookedForOthers = 10 * lookUpBatch
 
-// others finds the consumers that have records of these ids. It is asked while the one that is meant has none: its name may be mistyped.
+// others finds the consumers that have records of these ids. It is asked while the one that is meant has none: its name
+// may be mistyped.
 func (r *records) others(ctx context.Context, ids []string) error {
 	if len(ids) == 0 || r.looked >= lookedForOthers {
 		return nil

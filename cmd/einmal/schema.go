@@ -17,7 +17,8 @@ import (
 
 const components = "[component...]"
 
-var aboutComponents = "Components: " + strings.Trim(fmt.Sprint(schema.Postgres.Components()), "[]") + ". Each has tables of its own; name those that\n" +
+var aboutComponents = "Components: " + strings.Trim(fmt.Sprint(schema.Postgres.Components()), "[]") +
+	". Each has tables of its own; name those that\n" +
 	"you use. Without a name all are meant."
 
 var aboutWhatIsThere = strings.ReplaceAll(aboutComponents, "Without a name all are meant.",
@@ -63,8 +64,10 @@ var schemaApply = command{
 	},
 }
 
-// onTables is the action of a command that works in a database, on the tables that flags and arguments name. It adds its flags.
-func onTables(flags *flag.FlagSet, writes bool, work func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error) action {
+// onTables is the action of a command that works in a database, on the tables that flags and arguments name. It adds
+// its flags.
+func onTables(flags *flag.FlagSet, writes bool,
+	work func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error) action {
 	var tables tableFlags
 	var url urlFlags
 	tables.add(flags)
@@ -94,7 +97,8 @@ func (w *wanted) apply(ctx context.Context, db *sql.DB) (before, after []schema.
 	defer tx.Rollback() //nolint:errcheck // does nothing after a commit
 	if w.dialect == schema.Postgres {
 		// so that of two commands one says what it created
-		if _, err := tx.ExecContext(ctx, "select pg_advisory_xact_lock(hashtext('einmal'), hashtext('einmal schema apply'))"); err != nil {
+		if _, err := tx.ExecContext(ctx,
+			"select pg_advisory_xact_lock(hashtext('einmal'), hashtext('einmal schema apply'))"); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -120,7 +124,8 @@ func (w *wanted) apply(ctx context.Context, db *sql.DB) (before, after []schema.
 	return before, after, nil
 }
 
-// taken is an error where a name that a table needs is another one's, as it is where an old table was renamed and its indexes were not.
+// taken is an error where a name that a table needs is another one's, as it is where an old table was renamed and its
+// indexes were not.
 func taken(before []schema.Finding) error {
 	var errs []error
 	for _, f := range before {
@@ -166,7 +171,8 @@ var schemaCheck = command{
 	setup: func(flags *flag.FlagSet) action {
 		asJSON := flags.Bool("json", false, "print JSON: ok, errors, warnings, findings, unused")
 		strict := flags.Bool("strict", false, "take warnings for errors")
-		purposes := flags.String("for", "", "the `purposes` of the user, or of -role, whose privileges are missing: "+purposeNames()+". Several with commas.\n"+
+		purposes := flags.String("for", "", "the `purposes` of the user, or of -role, whose privileges are missing: "+
+			purposeNames()+". Several with commas.\n"+
 			"By default consumer and janitor")
 		return onTables(flags, false, func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error {
 			for name := range strings.SplitSeq(*purposes, ",") {
@@ -198,8 +204,8 @@ var schemaCheck = command{
 	},
 }
 
-// withoutUnused leaves out components of which no table exists and no flag speaks, and names them. If there is no table at all, it leaves
-// out nothing.
+// withoutUnused leaves out components of which no table exists and no flag speaks, and names them. If there is no table
+// at all, it leaves out nothing.
 func (w *wanted) withoutUnused(found []schema.Finding) (rest []schema.Finding, unused []schema.Component) {
 	missing := map[schema.Component]int{}
 	for _, f := range found {

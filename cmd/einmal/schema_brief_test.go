@@ -14,8 +14,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// What a store says of a table that is missing is one line, without statements. The command in it, read by a shell, prints the SQL that creates
-// the table, whatever its name and that of its schema.
+// What a store says of a table that is missing is one line, without statements. The command in it, read by a shell,
+// prints the SQL that creates the table, whatever its name and that of its schema.
 func TestMissingTableIsToldInOneLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -49,7 +49,8 @@ func TestMissingTableIsToldInOneLine(t *testing.T) {
 			missing++
 			line := f.String()
 			before, command, ok := strings.Cut(line, "what this prints: einmal ")
-			if !ok || strings.ContainsAny(line, "\n") || strings.Contains(line, "create table") || !strings.HasPrefix(line, "it does not exist; run: ") {
+			if !ok || strings.ContainsAny(line, "\n") || strings.Contains(line, "create table") ||
+				!strings.HasPrefix(line, "it does not exist; run: ") {
 				t.Fatalf("%q", line)
 			}
 			if _, first, ok := strings.Cut(before, "; run: create schema "); ok {
@@ -69,7 +70,10 @@ func TestMissingTableIsToldInOneLine(t *testing.T) {
 			}
 		}
 		found, err = schema.Postgres.Check(t.Context(), ask, &c.in, c.component)
-		if bad := slices.ContainsFunc(found, func(f schema.Finding) bool { return f.Table != "" && f.Level == schema.LevelError }); err != nil || bad || missing == 0 {
+		if bad := slices.ContainsFunc(found, func(f schema.Finding) bool {
+			return f.Table != "" &&
+				f.Level == schema.LevelError
+		}); err != nil || bad || missing == 0 {
 			t.Errorf("%+v %s: afterwards %q, %v", c.in, c.component, found, err)
 		}
 		if c.in.Schema != "" {

@@ -2,24 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
-	"mime"
-	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/einmal-go/einmal/internal/redact"
+	"github.com/einmal-go/einmal/internal/statusfacts"
 	"github.com/einmal-go/einmal/status"
 )
-
-// maxStatus bounds what is read of an answer, in bytes: 10,000 partitions have about 6 MB.
-const maxStatus = 32 << 20
 
 var statusShow = command{
 	name: "status", args: "URL",
@@ -57,7 +51,7 @@ var statusShow = command{
 			}
 			report, err := readStatus(text)
 			if err != nil {
-				return fmt.Errorf("%s: %w", where(at), err)
+				return fmt.Errorf("%s: %w", redact.URL(at), err)
 			}
 			problems := append(report.problems(), limits.exceeded(report)...)
 			if *asJSON {
@@ -82,171 +76,29 @@ func statusURL(text string) (*url.URL, error) {
 	return at, nil
 }
 
-// where is what errors show of a URL: nothing in which a secret may be.
-func where(at *url.URL) string {
-	return (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
-}
-
-// statusClient follows no redirect to another host or port: whoever is there would get the token.
-var statusClient = &http.Client{CheckRedirect: func(req *http.Request, via []*http.Request) error {
-	if first := via[0].URL; req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
-		return fmt.Errorf("it redirects to %s, which gets no user and no token: if that is right, name it instead", where(req.URL))
-	}
-	if len(via) >= 10 {
-		return errors.New("it redirects without an end")
-	}
-	return nil
-}}
-
 // getStatus asks for the status. Its errors name the URL without its password, and say what to look at.
 func getStatus(ctx context.Context, at *url.URL, token string, timeout time.Duration) ([]byte, error) {
-	where := where(at)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil) //nolint:gosec // the operator says where to ask
-	if err != nil {
-		return nil, usagef("the argument is no URL: want http://host:port/path, where the service serves its status")
+	text, err := status.Fetch(ctx, at, token)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%s has not answered within %v: does the service run? -timeout waits longer", redact.URL(at),
+			timeout)
 	}
-	req.Header.Set("Accept", "application/json")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := statusClient.Do(req) //nolint:gosec // the operator says where to ask
-	if err != nil {
-		return nil, unanswered(ctx, where, timeout, err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxStatus+1))
-	switch {
-	case err != nil:
-		return nil, unanswered(ctx, where, timeout, err)
-	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
-		return nil, fmt.Errorf("%s answers %s: give a user and a password in the URL, or -env-token", where, res.Status)
-	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %s: is it the path at which the service serves package status?", where, res.Status)
-	case len(text) > maxStatus:
-		return nil, fmt.Errorf("%s answers with more than %d bytes: it is no status", where, maxStatus)
-	}
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); !json.Valid(text) {
-		return nil, fmt.Errorf("%s answers with %s, which is no JSON: is it the path at which the service serves package status?", where, shown(strings.ReplaceAll(kind, "/", "-")))
-	}
-	return text, nil
+	return text, err
 }
 
-func unanswered(ctx context.Context, where string, timeout time.Duration, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%s has not answered within %v: does the service run? -timeout waits longer", where, timeout)
-	}
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL, which can have a secret
-	}
-	return fmt.Errorf("%s does not answer: %w: does the service run, and is the port right?", where, err)
-}
-
-// statusReport is a status.Report with its known sections read.
-type statusReport struct {
-	status.Report
-	consumers map[string]*consumerFacts
-	outboxes  map[string]*outboxFacts
-	dead      map[string]*deadTotals
-}
-
-type consumerFacts struct {
-	Phase      string `json:"phase"`
-	NotReady   string `json:"not_ready"`
-	Partitions []struct {
-		Topic      string     `json:"topic"`
-		Partition  int32      `json:"partition"`
-		Lag        *int64     `json:"lag"`
-		Held       int        `json:"held"`
-		Running    int        `json:"running"`
-		Parked     int        `json:"parked"`
-		Paused     bool       `json:"paused"`
-		PausedBy   string     `json:"paused_by"`
-		FetchError string     `json:"fetch_error"`
-		Next       *int64     `json:"next_offset"`
-		Oldest     *openFacts `json:"oldest_open"`
-		Failing    *struct {
-			Offset    int64  `json:"offset"`
-			Attempts  int    `json:"failed_attempts"`
-			ErrorType string `json:"error_type"`
-		} `json:"failing"`
-	} `json:"partitions"`
-}
-
-// openFacts are those of a message that is not finished.
-type openFacts struct {
-	Offset  int64      `json:"offset"`
-	Seconds float64    `json:"seconds"`
-	Due     *time.Time `json:"due"`
-}
-
-// since returns for how many seconds it has been open at that time, without those before it was due. Before, they are negative.
-func (o *openFacts) since(now time.Time) float64 {
-	if o.Due == nil {
-		return o.Seconds
-	}
-	return min(o.Seconds, now.Sub(*o.Due).Seconds())
-}
-
-type outboxFacts struct {
-	Name          string     `json:"name"`
-	Mode          string     `json:"mode"`
-	Running       bool       `json:"running"`
-	Paused        bool       `json:"paused"`
-	LastError     string     `json:"last_error"`
-	Trouble       string     `json:"trouble"`
-	Estimated     bool       `json:"estimated"`
-	Fresh         bool       `json:"fresh"`
-	Seen          *time.Time `json:"seen"`
-	Backlog       int64      `json:"backlog"`
-	OldestSeconds float64    `json:"oldest_seconds"`
-	Blocked       int64      `json:"blocked"`
-	InFlight      int64      `json:"in_flight"`
-	Published     int64      `json:"published"`
-	PerSecond     float64    `json:"published_per_second"`
-}
-
-type deadTotals struct {
-	Total int64            `json:"total"`
-	Kinds map[string]int64 `json:"kinds"`
-}
+// statusReport is what a process has told.
+type statusReport struct{ *statusfacts.Report }
 
 // readStatus reads a report. Sections of kinds that it does not know are left as they are.
 func readStatus(text []byte) (*statusReport, error) {
-	r := &statusReport{consumers: map[string]*consumerFacts{}, outboxes: map[string]*outboxFacts{}, dead: map[string]*deadTotals{}}
-	if err := json.Unmarshal(text, &r.Report); err != nil || r.Format == 0 || r.Sections == nil {
-		return nil, errors.New("the answer is JSON, but no status of einmal: is it the path at which the service serves package status?")
+	r, err := statusfacts.Read(text)
+	if err != nil {
+		return nil, err
 	}
-	if r.Format != status.Format {
-		return nil, fmt.Errorf("the status has format %d, and this binary reads %d: install the version of einmal that the service has", r.Format, status.Format)
+	for _, name := range slices.Sorted(maps.Keys(r.Unreadable)) {
+		return nil, fmt.Errorf("the section %s cannot be read: %w", plain(name), r.Unreadable[name])
 	}
-	for name, answer := range r.Sections {
-		if answer.Value == nil {
-			continue
-		}
-		var kind struct {
-			Kind string `json:"kind"`
-		}
-		_ = json.Unmarshal(answer.Value, &kind) // a section of the service's own may be anything
-		var err error
-		switch kind.Kind {
-		case "consumer":
-			r.consumers[name], err = section[consumerFacts](answer)
-		case "outbox":
-			r.outboxes[name], err = section[outboxFacts](answer)
-		case "dead_letters":
-			r.dead[name], err = section[deadTotals](answer)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("the section %s cannot be read: %w", plain(name), err)
-		}
-	}
-	return r, nil
-}
-
-func section[T any](a status.Answer) (*T, error) {
-	var facts T
-	err := json.Unmarshal(a.Value, &facts)
-	return &facts, err
+	return &statusReport{r}, nil
 }
 
 // problems are what the service says itself.
@@ -275,21 +127,24 @@ type statusLimits struct {
 
 func (l *statusLimits) add(flags *flag.FlagSet) {
 	flags.Int64Var(&l.lag, "max-lag", -1, "unhealthy if a partition has more `messages` to come; -1 for no limit")
-	flags.DurationVar(&l.open, "max-open", -1, "unhealthy if a message is open for longer than this `duration`; negative for no limit")
-	flags.DurationVar(&l.backlog, "max-backlog", -1, "unhealthy if an event waits in the outbox for longer than this `duration`; negative for no limit")
+	flags.DurationVar(&l.open, "max-open", -1,
+		"unhealthy if a message is open for longer than this `duration`; negative for no limit")
+	flags.DurationVar(&l.backlog, "max-backlog", -1,
+		"unhealthy if an event waits in the outbox for longer than this `duration`; negative for no limit")
 	flags.Int64Var(&l.dead, "max-dead", -1, "unhealthy if there are more dead `letters`; -1 for no limit")
 }
 
 // exceeded says which.
 func (l *statusLimits) exceeded(r *statusReport) (problems []string) {
 	for _, name := range r.names() {
-		if c := r.consumers[name]; c != nil {
+		if c := r.Consumers[name]; c != nil {
 			problems = append(problems, l.late(name, c, r.Time)...)
 		}
-		if o := r.outboxes[name]; o != nil && l.backlog >= 0 && seconds(o.OldestSeconds) > l.backlog {
-			problems = append(problems, fmt.Sprintf("%s: an event waits for %s, longer than %v", name, ago(o.OldestSeconds), l.backlog))
+		if o := r.Outboxes[name]; o != nil && l.backlog >= 0 && seconds(o.OldestSeconds) > l.backlog {
+			problems = append(problems, fmt.Sprintf("%s: an event waits for %s, longer than %v", name, ago(o.OldestSeconds),
+				l.backlog))
 		}
-		if d := r.dead[name]; d != nil && l.dead >= 0 && d.Total > l.dead {
+		if d := r.Dead[name]; d != nil && l.dead >= 0 && d.Total > l.dead {
 			problems = append(problems, fmt.Sprintf("%s: there are %d dead letters, more than %d", name, d.Total, l.dead))
 		}
 	}
@@ -297,13 +152,15 @@ func (l *statusLimits) exceeded(r *statusReport) (problems []string) {
 }
 
 // late says which partitions are.
-func (l *statusLimits) late(name string, c *consumerFacts, now time.Time) (problems []string) {
+func (l *statusLimits) late(name string, c *statusfacts.Consumer, now time.Time) (problems []string) {
 	for _, p := range c.Partitions {
 		if l.lag >= 0 && p.Lag != nil && *p.Lag > l.lag {
-			problems = append(problems, fmt.Sprintf("%s: %s[%d] has a lag of %d, more than %d", name, p.Topic, p.Partition, *p.Lag, l.lag))
+			problems = append(problems, fmt.Sprintf("%s: %s[%d] has a lag of %d, more than %d", name, p.Topic, p.Partition,
+				*p.Lag, l.lag))
 		}
-		if l.open >= 0 && p.Oldest != nil && seconds(p.Oldest.since(now)) > l.open {
-			problems = append(problems, fmt.Sprintf("%s: %s[%d]@%d is open for %s, longer than %v", name, p.Topic, p.Partition, p.Oldest.Offset, ago(p.Oldest.since(now)), l.open))
+		if l.open >= 0 && p.Oldest != nil && p.UserPause == nil && seconds(p.Oldest.OpenFor(now)) > l.open {
+			problems = append(problems, fmt.Sprintf("%s: %s[%d]@%d is open for %s, longer than %v", name, p.Topic, p.Partition,
+				p.Oldest.Offset, ago(p.Oldest.OpenFor(now)), l.open))
 		}
 	}
 	return problems

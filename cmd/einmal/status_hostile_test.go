@@ -32,6 +32,18 @@ func TestStatusGivesTheTokenToNobodyElse(t *testing.T) {
 	}
 }
 
+// A section whose value is of another form than its kind's is no reason to say that all is well.
+func TestStatusOfAnotherForm(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"format": 1, "healthy": true, "sections": {"odd": {"value": {"kind": "outbox", "backlog": "many"}}}}`)
+	}))
+	defer server.Close()
+	if text := statusOf(t.Context(), server.URL); !strings.Contains(text, "the section odd cannot be read") {
+		t.Errorf("it says %s", text)
+	}
+}
+
 // What a server answers moves nothing on the operator's terminal.
 func TestStatusOfAHostileServer(t *testing.T) {
 	t.Parallel()
@@ -42,7 +54,8 @@ func TestStatusOfAHostileServer(t *testing.T) {
 	}
 	defer listener.Close()
 	body := `{"format":1,"healthy":true,"sections":{"x":{"value":"` + "\u009b2J\u202e" + `"}}}`
-	answers := map[string]string{"reason": "HTTP/1.1 500 " + nasty + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "json": fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)}
+	answers := map[string]string{"reason": "HTTP/1.1 500 " + nasty + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+		"json": fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)}
 	for name, answer := range answers {
 		go func() {
 			conn, err := listener.Accept()
@@ -54,7 +67,8 @@ func TestStatusOfAHostileServer(t *testing.T) {
 			_ = conn.Close()
 		}()
 		text := statusOf(t.Context(), "-json", "http://"+listener.Addr().String()+"/")
-		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 || len(text) < 40 {
+		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 ||
+			len(text) < 40 {
 			t.Errorf("%s: %q", name, text)
 		}
 	}

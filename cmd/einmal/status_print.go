@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/einmal-go/einmal/internal/redact"
+	"github.com/einmal-go/einmal/internal/statusfacts"
 )
 
 // print shows the report as a table. What comes from the service is kept from the terminal's control.
@@ -28,12 +29,12 @@ func (r *statusReport) print(to io.Writer, problems []string) error {
 		switch a := r.Sections[name]; {
 		case a.Error != "":
 			fmt.Fprintf(&b, "no status: %s\n", plain(a.Error))
-		case r.consumers[name] != nil:
-			r.consumers[name].print(&b)
-		case r.outboxes[name] != nil:
-			r.outboxes[name].print(&b)
-		case r.dead[name] != nil:
-			r.dead[name].print(&b)
+		case r.Consumers[name] != nil:
+			printConsumer(&b, r.Consumers[name])
+		case r.Outboxes[name] != nil:
+			printOutbox(&b, r.Outboxes[name])
+		case r.Dead[name] != nil:
+			printDeadLetters(&b, r.Dead[name])
 		default:
 			printOwn(&b, a.Value)
 		}
@@ -48,8 +49,9 @@ func (r *statusReport) print(to io.Writer, problems []string) error {
 	return err
 }
 
-func (c *consumerFacts) print(b *bytes.Buffer) {
-	fmt.Fprintf(b, "consumer, %s, %s, partitions %d\n", plain(c.Phase), cmp.Or(plain(c.NotReady), "ready"), len(c.Partitions))
+func printConsumer(b *bytes.Buffer, c *statusfacts.Consumer) {
+	fmt.Fprintf(b, "consumer, %s, %s, partitions %d\n", plain(c.Phase), cmp.Or(plain(c.NotReady), "ready"),
+		len(c.Partitions))
 	if len(c.Partitions) == 0 {
 		return
 	}
@@ -64,13 +66,17 @@ func (c *consumerFacts) print(b *bytes.Buffer) {
 		if p.Paused {
 			notes = append(notes, pausedNote(p.PausedBy))
 		}
+		if u := p.UserPause; u != nil {
+			notes = append(notes, fmt.Sprintf("paused by %s: %s", plain(u.By), plain(u.Why)))
+		}
 		if f := p.Failing; f != nil {
 			notes = append(notes, fmt.Sprintf("@%d failed %d times (%s)", f.Offset, f.Attempts, plain(f.ErrorType)))
 		}
 		if p.FetchError != "" {
 			notes = append(notes, "cannot be read: "+plain(p.FetchError))
 		}
-		fmt.Fprintf(w, "  %s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", plain(p.Topic), p.Partition, number(p.Lag), p.Held, p.Running, p.Parked, oldest, number(p.Next), strings.Join(notes, ", "))
+		fmt.Fprintf(w, "  %s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", plain(p.Topic), p.Partition, number(p.Lag), p.Held,
+			p.Running, p.Parked, oldest, number(p.Next), strings.Join(notes, ", "))
 	}
 	_ = w.Flush() // to memory
 }
@@ -90,7 +96,7 @@ func number(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-func (o *outboxFacts) print(b *bytes.Buffer) {
+func printOutbox(b *bytes.Buffer, o *statusfacts.Outbox) {
 	state := "stopped"
 	switch {
 	case o.Paused:
@@ -118,7 +124,7 @@ func (o *outboxFacts) print(b *bytes.Buffer) {
 	}
 }
 
-func (d *deadTotals) print(b *bytes.Buffer) {
+func printDeadLetters(b *bytes.Buffer, d *statusfacts.DeadLetters) {
 	fmt.Fprintf(b, "dead letters %d", d.Total)
 	for i, kind := range slices.Sorted(maps.Keys(d.Kinds)) {
 		separator := ", "

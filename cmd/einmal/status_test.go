@@ -21,6 +21,7 @@ import (
 	"github.com/einmal-go/einmal/deadletter/sqldeadletter"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 	"github.com/einmal-go/einmal/status"
 )
@@ -39,17 +40,22 @@ func well() status.Sections {
 	return status.Sections{
 		"orders": func(context.Context) (any, error) {
 			return consumer.Status{Phase: consumer.Running, Partitions: []consumer.PartitionStatus{
-				{Topic: "orders", Partition: 0, Lag: 12, Next: 40, Oldest: 40, OldestSince: time.Now().Add(-time.Hour), Held: 2, Running: 1, Parked: 1},
+				{Topic: "orders", Partition: 0, Lag: 12, Next: 40, Oldest: 40, OldestSince: time.Now().Add(-time.Hour), Held: 2,
+					Running: 1, Parked: 1},
 				{Topic: "orders", Partition: 1, Lag: -1, Next: -1, Oldest: -1},
-				{Topic: "orders.retry.1h", OldestSince: time.Now().Add(-time.Hour), OldestDue: time.Now().Add(time.Hour), Held: 1, Parked: 1},
-				{Topic: "orders.retry.5h", OldestSince: time.Now().Add(-5 * time.Hour), OldestDue: time.Now().Add(-10 * time.Minute), Held: 1, Parked: 1},
+				{Topic: "orders.retry.1h", OldestSince: time.Now().Add(-time.Hour), OldestDue: time.Now().Add(time.Hour), Held: 1,
+					Parked: 1},
+				{Topic: "orders.retry.5h", OldestSince: time.Now().Add(-5 * time.Hour),
+					OldestDue: time.Now().Add(-10 * time.Minute), Held: 1, Parked: 1},
 			}}, nil
 		},
 		"relay": func(context.Context) (any, error) {
-			return outbox.Status{Name: "a", Mode: outbox.SinglePhase, Running: true, Seen: time.Now(), Fresh: true, Backlog: 3, OldestAge: time.Minute, Published: 100}, nil
+			return relay.Status{Name: "a", Mode: outbox.SinglePhase, Running: true, Seen: time.Now(), Fresh: true, Backlog: 3,
+				OldestAge: time.Minute, Published: 100}, nil
 		},
 		"dead": func(context.Context) (any, error) {
-			return &deadletter.Summary{Total: 3, Kinds: map[deadletter.Kind]int64{deadletter.KindGaveUp: 2, deadletter.KindPermanent: 1}}, nil
+			return &deadletter.Summary{Total: 3, Kinds: map[deadletter.Kind]int64{deadletter.KindGaveUp: 2,
+				deadletter.KindPermanent: 1}}, nil
 		},
 		"build": func(context.Context) (any, error) { return map[string]string{"version": "v1\x1b[31m"}, nil },
 	}
@@ -59,13 +65,15 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	url := serve(t, status.Handler(well(), nil))
 	r := einmal(t, "", "status", url)
-	r.want(t, exitOK, "healthy, as of 20", "orders: consumer, running, ready, partitions 4", "@40 1h0m", "relay: outbox, relay a, single-phase, running", "backlog 3, oldest 1m0s, blocked 0",
+	r.want(t, exitOK, "healthy, as of 20", "orders: consumer, running, ready, partitions 4", "@40 1h0m",
+		"relay: outbox, relay a, single-phase, running", "backlog 3, oldest 1m0s, blocked 0",
 		"dead: dead letters 3: gave_up 2, permanent 1", `build: {"version":"v1`)
 	if strings.Contains(r.out, "\x1b") {
 		t.Errorf("it lets the service control the terminal: %q", r.out)
 	}
 	for line := range strings.Lines(r.out) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "orders" && f[1] == "1" && (f[2] != "-" || f[6] != "-" || f[7] != "-") {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "orders" && f[1] == "1" &&
+			(f[2] != "-" || f[6] != "-" || f[7] != "-") {
 			t.Errorf("what is not known is shown as %q", line)
 		}
 	}
@@ -95,7 +103,8 @@ func TestStatusJSON(t *testing.T) {
 	}
 	r := einmal(t, "", "status", "-json", url)
 	r.want(t, exitOK, `"problems": []`)
-	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || !answer.Healthy || len(answer.Report.Sections) != 4 || answer.Report.Sections["build"].Value == nil {
+	if err := json.Unmarshal([]byte(r.out), &answer); err != nil || !answer.Healthy || len(answer.Report.Sections) != 4 ||
+		answer.Report.Sections["build"].Value == nil {
 		t.Errorf("%v: %s", err, r.out)
 	}
 	r = einmal(t, "", "status", "-json", "-max-dead=0", url)
@@ -112,17 +121,22 @@ func TestStatusOfTrouble(t *testing.T) {
 		"x: starting": func(context.Context) (any, error) {
 			return consumer.Status{Phase: consumer.Starting, NotReady: "starting"}, nil
 		},
-		"x: Kafka is away": func(context.Context) (any, error) { return outbox.Status{Running: true, Paused: true}, nil },
+		"x: Kafka is away": func(context.Context) (any, error) { return relay.Status{Running: true, Paused: true}, nil },
 		"x: the table was last read 40s ago": func(context.Context) (any, error) {
-			return outbox.Status{Running: true, Seen: time.Now().Add(-40 * time.Second), Trouble: "the table was last read 40s ago: refused", Backlog: 12_345, Estimated: true}, nil
+			return relay.Status{Running: true, Seen: time.Now().Add(-40 * time.Second),
+				Trouble: "the table was last read 40s ago: refused", Backlog: 12_345, Estimated: true}, nil
 		},
-		"x: no status: the database is away": func(context.Context) (any, error) { return nil, errors.New("the database is away") },
+		"x: no status: the database is away": func(context.Context) (any, error) {
+			return nil,
+				errors.New("the database is away")
+		},
 	} {
 		sections := well()
 		sections["x"] = section
 		einmal(t, "", "status", serve(t, status.Handler(sections, nil))).want(t, exitNo, "not healthy", says, "relay: outbox")
 		if strings.Contains(says, "table") {
-			einmal(t, "", "status", serve(t, status.Handler(sections, nil))).want(t, exitNo, "runs, and does not do its work", "backlog about 12345", "in flight 0 (as of 20")
+			einmal(t, "", "status", serve(t, status.Handler(sections, nil))).want(t, exitNo, "runs, and does not do its work",
+				"backlog about 12345", "in flight 0 (as of 20")
 		}
 	}
 }
@@ -147,7 +161,7 @@ func TestStatusOfSomethingElse(t *testing.T) {
 		code int
 		says string
 	}{
-		answer(200, "text/html", "<html>"):                            {exitNo, "answers with text-html, which is no JSON"},
+		answer(200, "text/html", "<html>"):                            {exitNo, `answers with "text/html", which is no JSON`},
 		answer(200, "application/json", `{"partitions":1}`):           {exitNo, "no status of einmal"},
 		answer(200, "application/json", `[1]`):                        {exitNo, "no status of einmal"},
 		answer(200, "application/json", `{"format":9,"sections":{}}`): {exitNo, "format 9, and this binary reads 1"},
@@ -164,7 +178,8 @@ func TestStatusOfSomethingElse(t *testing.T) {
 		"":                                                            {exitUsage, "name the URL"},
 		"-env-token NOBODY http://localhost":                          {exitUsage, "has no NOBODY"},
 	} {
-		r := einmal(t, "", append([]string{"status"}, strings.Fields(strings.Replace(url, "http://", "http://me:hunter2@", 1))...)...)
+		r := einmal(t, "", append([]string{"status"},
+			strings.Fields(strings.Replace(url, "http://", "http://me:hunter2@", 1))...)...)
 		r.want(t, c.code, c.says)
 		if strings.Contains(r.out+r.errors, "hunter2") {
 			t.Errorf("%s: it shows the password: %s%s", url, r.out, r.errors)
@@ -186,13 +201,14 @@ func TestStatusToken(t *testing.T) {
 	einmal(t, "postgres://x", "status", "-env-token", envURL, url).want(t, exitOK)
 }
 
-// A service as it is: a consumer with a message that fails, a relay that does not run, a table of dead letters, and no trace of what is
-// in the messages.
+// A service as it is: a consumer with a message that fails, a relay that does not run, a table of dead letters, and no
+// trace of what is in the messages.
 func TestStatusOfAService(t *testing.T) {
 	t.Parallel()
 	database := serverstest.DatabaseURL(t)
 	graveyard(t, database, schema.Postgres)
-	db, err := (&urlFlags{url: database}).open(t.Context(), &environment{getenv: func(string) string { return "" }}, schema.Postgres, false)
+	db, err := (&urlFlags{url: database}).open(t.Context(), &environment{getenv: func(string) string { return "" }},
+		schema.Postgres, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,16 +216,19 @@ func TestStatusOfAService(t *testing.T) {
 	b := serverstest.InProcess(t)
 	topic := b.Topic(t, 2)
 	for i := range 3 {
-		b.Produce(t, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder("planted"), Value: sarama.StringEncoder("planted"), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(fmt.Sprint("planted", i))}}})
+		b.Produce(t, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder("planted"),
+			Value:   sarama.StringEncoder("planted"),
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(fmt.Sprint("planted", i))}}})
 	}
-	c, err := consumer.New(consumer.Config{Brokers: b.Addrs, Group: serverstest.Group(t), Logger: slog.New(slog.DiscardHandler), Topics: map[string]consumer.Topic{topic: {
-		Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
-			if msg.Offset == 1 {
-				return fmt.Errorf("cannot charge %s", msg.Value)
-			}
-			return nil
-		}),
-	}}})
+	c, err := consumer.New(consumer.Config{Brokers: b.Addrs, Group: serverstest.Group(t),
+		Logger: slog.New(slog.DiscardHandler), Topics: map[string]consumer.Topic{topic: {
+			Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
+				if msg.Offset == 1 {
+					return fmt.Errorf("cannot charge %s", msg.Value)
+				}
+				return nil
+			}),
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +262,8 @@ func TestStatusOfAService(t *testing.T) {
 		}
 	}
 	r := einmal(t, "", "status", url)
-	r.want(t, exitOK, "consumer: consumer, running, ready, partitions 2", "@1 failed", "dead letters 3: gave_up 2, no_event_id 1")
+	r.want(t, exitOK, "consumer: consumer, running, ready, partitions 2", "@1 failed",
+		"dead letters 3: gave_up 2, no_event_id 1")
 	all := bytes.Join([][]byte{[]byte(r.out), []byte(r.errors), []byte(einmal(t, "", "status", "-json", url).out)}, nil)
 	if bytes.Contains(all, []byte("planted")) || bytes.Contains(all, []byte("cannot charge")) {
 		t.Errorf("it tells of the messages: %s", all)
