@@ -19,6 +19,7 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -110,9 +111,9 @@ type billing struct {
 	topic    string
 }
 
-// charge is the handler. It knows nothing of Kafka, of repetitions or of crashes: the row, the event and the record that the order was
-// handled are committed together, once. If they are not, the call is repeated with the same key, by which the
-// provider knows it.
+// charge is the handler. It knows nothing of Kafka, of repetitions or of crashes: the row, the event and the record
+// that the order was handled are committed together, once. If they are not, the call is repeated with the same key, by
+// which the provider knows it.
 func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
 	key, err := idempotency.KeyFor(ctx, "charge")
 	if err != nil {
@@ -135,12 +136,14 @@ func (b *billing) charge(ctx context.Context, tx pgx.Tx, order Order) error {
 	return b.events.Write(ctx, tx, outbox.Event{ID: order.ID, Topic: b.topic, Key: []byte(order.ID), Value: value})
 }
 
-// newProviderClient returns a client that repeats a call, with its key, until the answer is definite. A transaction is open meanwhile:
-// the budget is below what a drain takes (consumer.DefaultDrainTimeout), so that a call which has begun can end.
+// newProviderClient returns a client that repeats a call, with its key, until the answer is definite. A transaction is
+// open meanwhile: the budget is below what a drain takes (consumer.DefaultDrainTimeout), so that a call which has begun
+// can end.
 func newProviderClient() *http.Client {
-	return &http.Client{Transport: idempotency.NewTransport(tracedTransport{http.DefaultTransport}, &idempotency.TransportConfig{
-		RequireKey: true, AttemptTimeout: 2 * time.Second, Budget: 6 * time.Second, MinBackoff: 20 * time.Millisecond,
-	})}
+	return &http.Client{Transport: idempotency.NewTransport(tracedTransport{http.DefaultTransport},
+		&idempotency.TransportConfig{
+			RequireKey: true, AttemptTimeout: 2 * time.Second, Budget: 6 * time.Second, MinBackoff: 20 * time.Millisecond,
+		})}
 }
 
 // pay has the provider take the money, and returns the payment's id.
@@ -172,15 +175,16 @@ func (b *billing) pay(ctx context.Context, order Order) (id string, err error) {
 	}
 }
 
-// run charges until ctx ends. Then it stops in this order: the consumer takes no more messages, finishes those in work within its
-// budget (consumer.Config.DrainTimeout), and leaves the group; the relay finishes its batch. The caller closes the pool after that.
+// run charges until ctx ends. Then it stops in this order: the consumer takes no more messages, finishes those in work
+// within its budget (consumer.Config.DrainTimeout), and leaves the group; the relay finishes its batch. The caller
+// closes the pool after that.
 func (b *billing) run(ctx context.Context, t target, o *ops, inside *story.Inside) error {
 	relayPool, err := openPool(ctx, t.database) // of its own: a service that uses up its pool must not stop its relay
 	if err != nil {
 		return err
 	}
 	defer relayPool.Close()
-	relay, err := outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(relayPool), Brokers: t.addrs()})
+	sender, err := relay.New(relay.Config{Database: pgxoutbox.NewDatabase(relayPool), Brokers: t.addrs()})
 	if err != nil {
 		return err
 	}
@@ -188,12 +192,12 @@ func (b *billing) run(ctx context.Context, t target, o *ops, inside *story.Insid
 	c, err := consumer.New(consumer.Config{
 		Brokers:    t.addrs(),
 		Group:      t.group,
-		Middleware: append(inside.Links(), waking(relay)),
+		Middleware: append(inside.Links(), waking(sender)),
 		Topics:     map[string]consumer.Topic{t.topic: chain.Topic(consumer.JSONTx(b.charge))},
 		Sarama:     inside.Hurry(),
 	})
 	if err == nil {
-		err = errors.Join(o.addRelay(relay), o.addConsumer(c))
+		err = errors.Join(o.addRelay(sender, pgxoutbox.NewDatabase(relayPool)), o.addConsumer(c))
 	}
 	if err != nil {
 		return err
@@ -204,7 +208,7 @@ func (b *billing) run(ctx context.Context, t target, o *ops, inside *story.Insid
 	defer stopRelay()
 	relayed := make(chan error, 1)
 	go func() {
-		relayed <- relay.Run(relayCtx)
+		relayed <- sender.Run(relayCtx)
 		stop() // a service whose events are not sent must not go on as if they were
 	}()
 	err = c.Run(ctx)
@@ -212,15 +216,15 @@ func (b *billing) run(ctx context.Context, t target, o *ops, inside *story.Insid
 	return errors.Join(err, <-relayed)
 }
 
-// oneTrace has a message's spans in the trace of the request that it comes from. By default they are linked to it: an event may be
-// replayed when its trace has long been closed.
+// oneTrace has a message's spans in the trace of the request that it comes from. By default they are linked to it: an
+// event may be replayed when its trace has long been closed.
 var oneTrace = &middleware.TracingConfig{Parent: true}
 
 // waking wakes the relay when a message has been handled: its transaction is committed then.
-func waking(relay *outbox.Relay) consumer.Middleware {
+func waking(r *relay.Relay) consumer.Middleware {
 	return func(next consumer.Handler) consumer.Handler {
 		return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
-			defer relay.Wake()
+			defer r.Wake()
 			return next.Handle(ctx, msg)
 		})
 	}

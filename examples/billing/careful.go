@@ -20,9 +20,10 @@ import (
 	"github.com/einmal-go/einmal/outbox"
 )
 
-// What -careful shows is what a careful team writes without einmal: a unique key in the transaction of its effect, offsets after the
-// commit, an outbox with a loop that sends it, and a key for each call, which is kept when the call is repeated. What is left is the
-// process that dies between the provider's answer and its own COMMIT: the next delivery makes another key.
+// What -careful shows is what a careful team writes without einmal: a unique key in the transaction of its effect,
+// offsets after the commit, an outbox with a loop that sends it, and a key for each call, which is kept when the call
+// is repeated. What is left is the process that dies between the provider's answer and its own COMMIT: the next
+// delivery makes another key.
 
 // carefulTable is an outbox of a table and an order.
 const carefulTable = `
@@ -40,10 +41,11 @@ func ordersByHand(ctx context.Context, l net.Listener, pool *pgxpool.Pool, topic
 	return carefulOrders(ctx, l, pool, topic, inside)
 }
 
-// carefulOrders writes the order and its event in one transaction. The customer's reference is unique: a request that comes again finds
-// its order.
+// carefulOrders writes the order and its event in one transaction. The customer's reference is unique: a request that
+// comes again finds its order.
 func carefulOrders(ctx context.Context, l net.Listener, pool *pgxpool.Pool, topic string, inside *story.Inside) error {
-	if err := createOwn(ctx, pool, carefulTable+`; CREATE UNIQUE INDEX IF NOT EXISTS orders_reference ON orders (reference)`); err != nil {
+	if err := createOwn(ctx, pool, carefulTable+
+		`; CREATE UNIQUE INDEX IF NOT EXISTS orders_reference ON orders (reference)`); err != nil {
 		return err
 	}
 	stop, err := sendCarefully(ctx, pool, inside.Addrs(), topic)
@@ -60,7 +62,9 @@ func carefulOrders(ctx context.Context, l net.Listener, pool *pgxpool.Pool, topi
 		}
 		order.ID = outbox.NewID()
 		err := pgx.BeginFunc(r.Context(), pool, func(tx pgx.Tx) error {
-			done, err := tx.Exec(r.Context(), `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3) ON CONFLICT (reference) DO NOTHING`, order.ID, order.Reference, order.Cents)
+			done, err := tx.Exec(r.Context(),
+				`INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3) ON CONFLICT (reference) DO NOTHING`, order.ID,
+				order.Reference, order.Cents)
 			if err != nil || done.RowsAffected() == 0 {
 				return err
 			}
@@ -112,7 +116,8 @@ func sendCarefully(ctx context.Context, pool *pgxpool.Pool, addrs []string, topi
 	}, nil
 }
 
-// sendBatch sends up to a hundred events. One that was sent and not deleted, because the process died between, is sent again.
+// sendBatch sends up to a hundred events. One that was sent and not deleted, because the process died between, is sent
+// again.
 func (p *publisher) sendBatch(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT id, key, value FROM careful_outbox ORDER BY id LIMIT 100 FOR UPDATE`)
@@ -130,7 +135,8 @@ func (p *publisher) sendBatch(ctx context.Context, pool *pgxpool.Pool) (n int, e
 		}
 		var ids []int64
 		for _, e := range events {
-			_, _, err := p.producer.SendMessage(&sarama.ProducerMessage{Topic: p.topic, Key: sarama.StringEncoder(e.Key), Value: sarama.ByteEncoder(e.Value)})
+			_, _, err := p.producer.SendMessage(&sarama.ProducerMessage{Topic: p.topic, Key: sarama.StringEncoder(e.Key),
+				Value: sarama.ByteEncoder(e.Value)})
 			if err != nil {
 				return err
 			}
@@ -145,7 +151,8 @@ func (p *publisher) sendBatch(ctx context.Context, pool *pgxpool.Pool) (n int, e
 
 // carefulBilling claims the order by a unique key, calls, and commits the charge with its event.
 func carefulBilling(ctx context.Context, t target, pool *pgxpool.Pool, b *billing, inside *story.Inside) error {
-	if err := createOwn(ctx, pool, carefulTable+`; CREATE UNIQUE INDEX IF NOT EXISTS charge_order ON charge (order_id)`); err != nil {
+	if err := createOwn(ctx, pool, carefulTable+
+		`; CREATE UNIQUE INDEX IF NOT EXISTS charge_order ON charge (order_id)`); err != nil {
 		return err
 	}
 	stop, err := sendCarefully(ctx, pool, t.addrs(), b.topic)
@@ -178,7 +185,8 @@ func (b *billing) chargeCarefully(ctx context.Context, tx pgx.Tx, key string, or
 	if _, err := tx.Exec(ctx, `UPDATE charge SET payment_id = $2 WHERE order_id = $1`, order.ID, payment); err != nil {
 		return err
 	}
-	return keep(ctx, tx, order.ID, Charge{OrderID: order.ID, Reference: order.Reference, Cents: order.Cents, PaymentID: payment})
+	return keep(ctx, tx, order.ID, Charge{OrderID: order.ID, Reference: order.Reference, Cents: order.Cents,
+		PaymentID: payment})
 }
 
 func carefulReceipts(ctx context.Context, t target, db *bun.DB, inside *story.Inside) error {
@@ -233,7 +241,8 @@ func (c *careful) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama
 }
 
 // consumeCarefully joins the group again and again until ctx ends.
-func consumeCarefully(ctx context.Context, t target, inside *story.Inside, handle func(ctx context.Context, value []byte) error) error {
+func consumeCarefully(ctx context.Context, t target, inside *story.Inside,
+	handle func(ctx context.Context, value []byte) error) error {
 	cfg := naiveConfig()
 	cfg.Consumer.Offsets.AutoCommit.Enable = false
 	inside.Hurry()(cfg)

@@ -9,8 +9,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// connections is one for each message or request in work (four partitions, twelve customers), one that a store leaves to the rest of the
-// service, and room for more. pgx's own default is 4 on a small machine.
+// connections is one for each message or request in work (four partitions, twelve customers), one that a store leaves
+// to the rest of the service, and room for more. pgx's own default is 4 on a small machine.
 const connections = 14
 
 func openPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
@@ -22,8 +22,8 @@ func openPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// createTables makes a service's table and einmal's in the first schema of the search_path, if they are missing. A service that has
-// migrations puts the output of schema.Postgres.SQL(nil, components...) there instead.
+// createTables makes a service's table and einmal's in the first schema of the search_path, if they are missing. A
+// service that has migrations puts the output of schema.Postgres.SQL(nil, components...) there instead.
 func createTables(ctx context.Context, pool *pgxpool.Pool, own string, components ...schema.Component) error {
 	exec := func(ctx context.Context, sql string) error {
 		_, err := pool.Exec(ctx, sql)

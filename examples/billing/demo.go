@@ -33,17 +33,21 @@ func storyCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.Uint64Var(&s.Seed, "seed", 0, "`seed` of the orders and the kills (default: random)")
 	fs.DurationVar(&s.Work, "work", 3*time.Millisecond, "how long the provider takes for a payment")
 	fs.IntVar(&s.Share, "share", 1, "`messages` that may share a transaction in the services that consume")
-	naive := fs.Bool("naive", false, "tell the story of plain services that commit, publish and call as they can, and show the damage")
-	careful := fs.Bool("careful", false, "tell the story of services that a careful team has written without einmal, and show what still goes wrong")
+	naive := fs.Bool("naive", false,
+		"tell the story of plain services that commit, publish and call as they can, and show the damage")
+	careful := fs.Bool("careful", false,
+		"tell the story of services that a careful team has written without einmal, and show what still goes wrong")
 	fs.BoolVar(&s.Compare, "compare", false, "tell all three stories, and show them side by side")
-	shown := fs.Bool("serve", false, "keep the story going until Ctrl-C, and show it at -listen: a page, /metrics, /readyz, /livez; it is counted then")
+	shown := fs.Bool("serve", false,
+		"keep the story going until Ctrl-C, and show it at -listen: the console, /metrics, /readyz, /livez; it is counted then")
 	addr := fs.String("listen", "127.0.0.1:8080", "`host:port` for -serve")
 	fs.DurationVar(&s.Every, "every", 4*time.Second, "about how long it is between two kills with -serve")
 	verbose := fs.Bool("v", false, "show what the processes log")
 	if err := parse(fs, args, stdout); err != nil {
 		return err
 	}
-	if err := errors.Join(inRange(fs, "n", s.Orders, 1, 100_000), inRange(fs, "kills", s.Kills, 0, 1000), inRange(fs, "share", s.Share, 1, 1000),
+	if err := errors.Join(inRange(fs, "n", s.Orders, 1, 100_000), inRange(fs, "kills", s.Kills, 0, 1000),
+		inRange(fs, "share", s.Share, 1, 1000),
 		isPart(fs, "drop", s.Drop)); err != nil {
 		return err
 	}

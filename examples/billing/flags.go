@@ -43,8 +43,8 @@ func parse(fs *flag.FlagSet, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// target is where a part of the demo works. Its defaults come from the environment, and are read after the flags so that the help
-// does not show a password.
+// target is where a part of the demo works. Its defaults come from the environment, and are read after the flags so
+// that the help does not show a password.
 type target struct {
 	brokers  string // host:port, separated by commas
 	database string // URL
@@ -53,11 +53,13 @@ type target struct {
 }
 
 func (t *target) addBrokers(fs *flag.FlagSet) {
-	fs.StringVar(&t.brokers, "brokers", "", "Kafka `brokers`, host:port, separated by commas (default: "+servers.EnvKafkaBrokers+")")
+	fs.StringVar(&t.brokers, "brokers", "", "Kafka `brokers`, host:port, separated by commas (default: "+
+		servers.EnvKafkaBrokers+")")
 }
 
 func (t *target) addDatabase(fs *flag.FlagSet) {
-	fs.StringVar(&t.database, "database", "", "PostgreSQL `URL` (default: "+servers.EnvDatabaseURL+", which keeps a password out of the list of processes)")
+	fs.StringVar(&t.database, "database", "", "PostgreSQL `URL` (default: "+servers.EnvDatabaseURL+
+		", which keeps a password out of the list of processes)")
 }
 
 func (t *target) addTopic(fs *flag.FlagSet, name string) {
@@ -81,7 +83,8 @@ func (t *target) parse(fs *flag.FlagSet, args []string, stdout io.Writer) error 
 	return t.complete(fs)
 }
 
-// complete fills in what the environment knows, and refuses what is still missing of what the set has flags for, all at once.
+// complete fills in what the environment knows, and refuses what is still missing of what the set has flags for, all at
+// once.
 func (t *target) complete(fs *flag.FlagSet) error {
 	if t.brokers == "" {
 		t.brokers = os.Getenv(servers.EnvKafkaBrokers)
@@ -92,7 +95,8 @@ func (t *target) complete(fs *flag.FlagSet) error {
 	var missing []string
 	for _, f := range []struct{ name, value, remedy string }{
 		{"brokers", t.brokers, "give Kafka's addresses, localhost:9092 for example, or set " + servers.EnvKafkaBrokers},
-		{"database", t.database, "give PostgreSQL's URL, postgres://user@localhost:5432/billing for example, or set " + servers.EnvDatabaseURL},
+		{"database", t.database, "give PostgreSQL's URL, postgres://user@localhost:5432/billing for example, or set " +
+			servers.EnvDatabaseURL},
 		{"topic", t.topic, "name the topic of the events"},
 		{"group", t.group, "name the consumer group"},
 	} {

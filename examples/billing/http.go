@@ -36,12 +36,13 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// requestBudget is how long requests in work may take to finish after SIGTERM. It is below the time that the platform leaves between
-// SIGTERM and SIGKILL (Kubernetes: 30 s), with room for what comes after it.
+// requestBudget is how long requests in work may take to finish after SIGTERM. It is below the time that the platform
+// leaves between SIGTERM and SIGKILL (Kubernetes: 30 s), with room for what comes after it.
 const requestBudget = 8 * time.Second
 
-// serve answers requests at the listener, which it closes, until ctx ends. Then it takes no more, and waits for those that are in work; after requestBudget
-// it cuts them off: their contexts end, and their transactions are rolled back. When it returns, the pool may be closed.
+// serve answers requests at the listener, which it closes, until ctx ends. Then it takes no more, and waits for those
+// that are in work; after requestBudget it cuts them off: their contexts end, and their transactions are rolled back.
+// When it returns, the pool may be closed.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 	stopped := make(chan error, 1)

@@ -64,7 +64,8 @@ func TestServeFinishesWhatIsInWork(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	t.Parallel()
-	for addr, want := range map[string]string{"fd:x": "give fd: and a number", "fd:60000": "no socket", "nowhere": "missing port"} {
+	for addr, want := range map[string]string{"fd:x": "give fd: and a number", "fd:60000": "no socket",
+		"nowhere": "missing port"} {
 		if _, err := listen(t.Context(), addr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listen(%q): %v, want %q", addr, err, want)
 		}

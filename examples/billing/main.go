@@ -4,7 +4,7 @@
 //	go run ./examples/billing -naive     # the same story without einmal, to see what it prevents
 //	go run ./examples/billing -careful   # and of services that a careful team has written without it
 //	go run ./examples/billing -compare   # all three, side by side
-//	go run ./examples/billing -serve     # the story goes on until Ctrl-C: a page, metrics and probes at http://127.0.0.1:8080
+//	go run ./examples/billing -serve     # the story goes on until Ctrl-C: the console, metrics and probes at http://127.0.0.1:8080
 //	go run ./examples/billing orders -h  # the parts, against a Kafka of yours: orders, relay, charges, provider, receipts
 //
 // # The flow
@@ -25,9 +25,10 @@
 //	                                           │
 //	                                receipts' database
 //
-// Each part is a file, to be read and copied: orders.go, relay.go, billing.go, provider.go, receipts.go. How each shuts down is part of
-// it: no new work first, then what is in work, the pool last. ops.go is what operators see of a process, tracing.go the HTTP ends of the
-// trace that leads from a request to its receipt. naive.go is how many begin, careful.go what a careful team writes by hand. Package story makes their life hard.
+// Each part is a file, to be read and copied: orders.go, relay.go, billing.go, provider.go, receipts.go. How each shuts
+// down is part of it: no new work first, then what is in work, the pool last. ops.go is what operators see of a
+// process, tracing.go the HTTP ends of the trace that leads from a request to its receipt. naive.go is how many begin,
+// careful.go what a careful team writes by hand. Package story makes their life hard.
 package main
 
 import (

@@ -10,7 +10,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// TestMain is also the main of the story's processes: a story starts the program that it runs in, which in tests is the test binary.
+// TestMain is also the main of the story's processes: a story starts the program that it runs in, which in tests is the
+// test binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if _, ok := commands[os.Args[1]]; ok {
@@ -36,8 +37,10 @@ func TestWrongCommandLines(t *testing.T) { //nolint:paralleltest // it sets the 
 		want []string // parts of standard error
 	}{
 		{[]string{"nope"}, []string{`no command "nope"`, "billing receipts"}},
-		{[]string{"charges"}, []string{"-brokers is missing", servers.EnvKafkaBrokers, "-database is missing", servers.EnvDatabaseURL}},
-		{[]string{"receipts", "-brokers", "localhost:9092", "-database", "postgres://x", "-group", "", "-topic", ""}, []string{"-topic is missing", "-group is missing"}},
+		{[]string{"charges"}, []string{"-brokers is missing", servers.EnvKafkaBrokers, "-database is missing",
+			servers.EnvDatabaseURL}},
+		{[]string{"receipts", "-brokers", "localhost:9092", "-database", "postgres://x", "-group", "", "-topic", ""},
+			[]string{"-topic is missing", "-group is missing"}},
 		{[]string{"relay", "orders"}, []string{`"orders" is no flag`}},
 		{[]string{"relay"}, []string{"-brokers is missing", "-database is missing"}},
 		{[]string{"orders"}, []string{"-database is missing"}},
@@ -70,7 +73,8 @@ func TestHelp(t *testing.T) { //nolint:paralleltest // it sets the environment
 		t.Setenv(servers.EnvDatabaseURL, "postgres://user:secret@localhost/db")
 		var stdout, stderr strings.Builder
 		code := run(context.Background(), args, &stdout, &stderr)
-		if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "Flags:") || strings.Contains(stdout.String(), "secret") {
+		if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "Flags:") ||
+			strings.Contains(stdout.String(), "secret") {
 			t.Errorf("%q: exit code %d, standard error %q, standard output:\n%s", args, code, stderr.String(), stdout.String())
 		}
 	}

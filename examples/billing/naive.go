@@ -50,11 +50,13 @@ func (p *publisher) publish(key string, event any) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = p.producer.SendMessage(&sarama.ProducerMessage{Topic: p.topic, Key: sarama.StringEncoder(key), Value: sarama.ByteEncoder(value)})
+	_, _, err = p.producer.SendMessage(&sarama.ProducerMessage{Topic: p.topic, Key: sarama.StringEncoder(key),
+		Value: sarama.ByteEncoder(value)})
 	return err
 }
 
-// naiveOrders writes the order, and then publishes the event: two places, no transaction around both. It does not look at keys.
+// naiveOrders writes the order, and then publishes the event: two places, no transaction around both. It does not look
+// at keys.
 func naiveOrders(ctx context.Context, l net.Listener, pool *pgxpool.Pool, topic string, inside *story.Inside) error {
 	publisher, err := newPublisher(inside.Addrs(), topic)
 	if err != nil {
@@ -69,7 +71,8 @@ func naiveOrders(ctx context.Context, l net.Listener, pool *pgxpool.Pool, topic 
 			return
 		}
 		order.ID = outbox.NewID()
-		_, err := pool.Exec(r.Context(), `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID, order.Reference, order.Cents)
+		_, err := pool.Exec(r.Context(), `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID,
+			order.Reference, order.Cents)
 		if err == nil {
 			err = publisher.publish(order.ID, order)
 		}
@@ -89,7 +92,8 @@ func naiveBilling(ctx context.Context, t target, pool *pgxpool.Pool, b *billing,
 		return err
 	}
 	defer publisher.producer.Close()
-	b.provider = &http.Client{Transport: idempotency.NewTransport(nil, &idempotency.TransportConfig{Attempts: 1, AttemptTimeout: 2 * time.Second})}
+	b.provider = &http.Client{Transport: idempotency.NewTransport(nil,
+		&idempotency.TransportConfig{Attempts: 1, AttemptTimeout: 2 * time.Second})}
 	return consumeNaively(ctx, t, inside, func(ctx context.Context, value []byte) error {
 		var order Order
 		if err := json.Unmarshal(value, &order); err != nil {
@@ -158,7 +162,8 @@ func (n *naive) one(ctx context.Context, msg *sarama.ConsumerMessage) error {
 }
 
 // consumeNaively joins the group again and again until ctx ends.
-func consumeNaively(ctx context.Context, t target, inside *story.Inside, handle func(ctx context.Context, value []byte) error) error {
+func consumeNaively(ctx context.Context, t target, inside *story.Inside,
+	handle func(ctx context.Context, value []byte) error) error {
 	cfg := naiveConfig()
 	inside.Hurry()(cfg)
 	group, err := sarama.NewConsumerGroup(t.addrs(), t.group, cfg)

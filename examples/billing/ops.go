@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"net"
 	"net/http"
@@ -15,17 +14,18 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/einmal-go/einmal/console"
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/consumer/consumermetrics"
-	"github.com/einmal-go/einmal/examples/billing/board"
 	"github.com/einmal-go/einmal/idempotency"
 	"github.com/einmal-go/einmal/idempotency/idempotencymetrics"
 	"github.com/einmal-go/einmal/outbox"
-	"github.com/einmal-go/einmal/outbox/outboxmetrics"
+	"github.com/einmal-go/einmal/outbox/relay"
+	"github.com/einmal-go/einmal/outbox/relay/relaymetrics"
 	"github.com/einmal-go/einmal/status"
 )
 
-// ops is what operators see of a process: /livez, /readyz, /metrics, /status for einmal status, and a page at /.
+// ops is what operators see of a process: /livez, /readyz, /metrics, /status for einmal status, and the console at /.
 type ops struct {
 	name     string
 	listener net.Listener // nil if nobody looks
@@ -33,8 +33,12 @@ type ops struct {
 	provider *sdkmetric.MeterProvider
 	answered func(*http.Request, idempotency.Outcome) // counts the requests of a handler
 
-	mu    sync.Mutex
-	parts []part
+	mu       sync.Mutex
+	parts    []part
+	levers   []console.Consumer
+	outboxes []console.Outbox
+	page     *console.Console
+	end      context.CancelFunc // of the page's graphs
 }
 
 // part is a part of the process that has a Status.
@@ -42,11 +46,10 @@ type part struct {
 	name     string
 	status   status.Section
 	notReady func() string
-	table    func() board.Table
 }
 
 func addOps(fs *flag.FlagSet) *string {
-	return fs.String("ops", "", "`host:port` at which operators find /livez, /readyz, /metrics, /status and a page (default: nowhere)")
+	return fs.String("ops", "", "`host:port` at which operators find /livez, /readyz, /metrics, /status and the console (default: nowhere)")
 }
 
 // openOps opens the port, if there is one. What is measured is in /metrics.
@@ -56,6 +59,9 @@ func openOps(ctx context.Context, name, addr string) (o *ops, err error) {
 		if o.listener, err = listen(ctx, addr); err != nil {
 			return nil, err
 		}
+	}
+	if err := o.show(); err != nil {
+		return nil, err
 	}
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(o.registry))
 	if err != nil {
@@ -69,20 +75,25 @@ func openOps(ctx context.Context, name, addr string) (o *ops, err error) {
 // meters are what the parts of the process measure with.
 func (o *ops) meters() metric.MeterProvider { return o.provider }
 
-// addConsumer shows a consumer.
+// addConsumer shows a consumer, and its levers.
 func (o *ops) addConsumer(c *consumer.Consumer) error {
+	o.levers = append(o.levers, console.Consumer{Name: c.Status().Group, Levers: c})
 	o.add(part{
 		name:     "consumer",
 		status:   func(context.Context) (any, error) { return c.Status(), nil },
 		notReady: func() string { return c.Status().NotReady },
-		table:    func() board.Table { return board.Consumer(c.Status()) },
 	})
+	if err := o.show(); err != nil {
+		return err
+	}
 	_, err := consumermetrics.Register(c, &consumermetrics.Config{MeterProvider: o.provider})
 	return err
 }
 
-// addRelay shows a relay. One that waits for Kafka is ready: there is nothing that another one would do better.
-func (o *ops) addRelay(r *outbox.Relay) error {
+// addRelay shows a relay, and the table that it reads. One that waits for Kafka is ready: there is nothing that another
+// one would do better.
+func (o *ops) addRelay(r *relay.Relay, db outbox.Database) error {
+	o.outboxes = append(o.outboxes, console.Outbox{Name: "outbox", Operator: outbox.NewOperator(db, nil)})
 	o.add(part{
 		name:   "outbox",
 		status: func(context.Context) (any, error) { return r.Status(), nil },
@@ -92,9 +103,11 @@ func (o *ops) addRelay(r *outbox.Relay) error {
 			}
 			return ""
 		},
-		table: func() board.Table { return board.Relay(r.Status()) },
 	})
-	_, err := outboxmetrics.Register(r, &outboxmetrics.Config{MeterProvider: o.provider})
+	if err := o.show(); err != nil {
+		return err
+	}
+	_, err := relaymetrics.Register(r, &relaymetrics.Config{MeterProvider: o.provider})
 	return err
 }
 
@@ -104,8 +117,8 @@ func (o *ops) add(p part) {
 	o.parts = append(o.parts, p)
 }
 
-// start serves operators until stop, which belongs behind all that they want to watch: the drain, too. When ctx is done the process is
-// not ready any more, so that no requests are sent to it, and still alive.
+// start serves operators until stop, which belongs behind all that they want to watch: the drain, too. When ctx is done
+// the process is not ready any more, so that no requests are sent to it, and still alive.
 func (o *ops) start(ctx context.Context) (stop func()) {
 	if o.listener == nil {
 		return func() {}
@@ -113,22 +126,55 @@ func (o *ops) start(ctx context.Context) (stop func()) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := o.board(ctx).NotReady; why != "" {
+		if why := o.notReady(ctx); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 		}
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { status.Handler(o.sections(), nil).ServeHTTP(w, r) })
-	mux.HandleFunc("GET /board", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(o.board(ctx))
-	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_ = board.Page{Title: o.name, Now: time.Now(), Boards: []board.Board{o.board(ctx)}}.Write(w)
-	})
+	mux.HandleFunc("GET /status", o.told)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { o.shown().ServeHTTP(w, r) })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(o.listener) }()
-	return func() { _ = server.Close() }
+	return func() {
+		o.end()
+		_ = server.Close()
+	}
+}
+
+// show makes the console of what there is by now, while the process starts. Whoever reaches the port may act: this is a
+// demo.
+func (o *ops) show() error {
+	if o.listener == nil {
+		return nil
+	}
+	page, err := console.New(console.Config{
+		Title: o.name, Processes: []console.Process{{Name: o.name, Status: http.HandlerFunc(o.told)}},
+		Consumers: o.levers, Outboxes: o.outboxes,
+		Authorize: func(*http.Request, console.Action) error { return nil },
+	})
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	go func() { _ = page.Run(ctx) }()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.end != nil {
+		o.end()
+	}
+	o.page, o.end = page, end
+	return nil
+}
+
+func (o *ops) shown() *console.Console {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.page
+}
+
+// told serves what the process knows of itself, whatever was added by then.
+func (o *ops) told(w http.ResponseWriter, r *http.Request) {
+	status.Handler(o.sections(), nil).ServeHTTP(w, r)
 }
 
 // sections are what einmal status asks for.
@@ -142,19 +188,17 @@ func (o *ops) sections() status.Sections {
 	return list
 }
 
-// board is a snapshot.
-func (o *ops) board(ctx context.Context) board.Board {
+// notReady says why the process is not ready; "" if it is.
+func (o *ops) notReady(ctx context.Context) string {
+	if ctx.Err() != nil {
+		return "draining"
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b := board.Board{Process: o.name, Tables: []board.Table{}}
 	for _, p := range o.parts {
-		if b.NotReady == "" {
-			b.NotReady = p.notReady()
+		if why := p.notReady(); why != "" {
+			return why
 		}
-		b.Tables = append(b.Tables, p.table())
 	}
-	if ctx.Err() != nil {
-		b.NotReady = "draining"
-	}
-	return b
+	return ""
 }

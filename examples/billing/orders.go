@@ -36,8 +36,8 @@ type Order struct {
 	Cents     int64  `json:"cents"`
 }
 
-// ordersCommand is the service's main: ctx ends with SIGTERM. Then, in this order: no more requests are taken, and those in work finish
-// (serve returns); the last notification is sent; the pool is closed.
+// ordersCommand is the service's main: ctx ends with SIGTERM. Then, in this order: no more requests are taken, and
+// those in work finish (serve returns); the last notification is sent; the pool is closed.
 func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	var t target
 	fs := newFlags("orders", ordersDoc)
@@ -80,7 +80,8 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	s := &orders{events: pgxoutbox.NewWriter(nil), topic: t.topic}
 	// A service with many customers says by Principal whose key it is.
-	place, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), s.place, idempotency.HandlerConfig{SingleTenant: true, OnAnswer: o.answered})
+	place, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), s.place,
+		idempotency.HandlerConfig{SingleTenant: true, OnAnswer: o.answered})
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,8 @@ func (s *orders) place(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r 
 		return nil //nolint:nilerr // the client has been told
 	}
 	order.ID = outbox.NewID()
-	_, err := tx.Exec(ctx, `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID, order.Reference, order.Cents)
+	_, err := tx.Exec(ctx, `INSERT INTO orders (id, reference, cents) VALUES ($1, $2, $3)`, order.ID, order.Reference,
+		order.Cents)
 	if err != nil {
 		return err
 	}
@@ -115,7 +117,8 @@ func (s *orders) place(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, r 
 		return err
 	}
 	// The event has the order's id, so that an audit finds what it has led to.
-	if err := s.events.Write(ctx, tx, outbox.Event{ID: order.ID, Topic: s.topic, Key: []byte(order.ID), Value: value}); err != nil {
+	if err := s.events.Write(ctx, tx, outbox.Event{ID: order.ID, Topic: s.topic, Key: []byte(order.ID),
+		Value: value}); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -36,8 +36,8 @@ type Payment struct {
 	Cents     int64  `json:"cents"`
 }
 
-// providerCommand is the service's main: ctx ends with SIGTERM. Then no more requests are taken, those in work finish, and the pool
-// is closed.
+// providerCommand is the service's main: ctx ends with SIGTERM. Then no more requests are taken, those in work finish,
+// and the pool is closed.
 func providerCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	var t target
 	fs := newFlags("provider", providerDoc)
@@ -73,7 +73,8 @@ func providerCommand(ctx context.Context, args []string, stdout io.Writer) error
 		return err
 	}
 	p := &provider{takes: *takes}
-	charge, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), p.charge, idempotency.HandlerConfig{Principal: account, OnAnswer: o.answered})
+	charge, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), p.charge,
+		idempotency.HandlerConfig{Principal: account, OnAnswer: o.answered})
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,8 @@ func (p *provider) charge(ctx context.Context, tx pgx.Tx, w http.ResponseWriter,
 		return nil //nolint:nilerr // the client has been told
 	}
 	payment.ID = outbox.NewID()
-	_, err := tx.Exec(ctx, `INSERT INTO payment (id, reference, cents) VALUES ($1, $2, $3)`, payment.ID, payment.Reference, payment.Cents)
+	_, err := tx.Exec(ctx, `INSERT INTO payment (id, reference, cents) VALUES ($1, $2, $3)`, payment.ID, payment.Reference,
+		payment.Cents)
 	if err != nil {
 		return err
 	}

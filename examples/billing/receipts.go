@@ -43,8 +43,8 @@ CREATE TABLE IF NOT EXISTS receipt (
 	payment_id text   NOT NULL
 )`
 
-// receiptsCommand is the service's main: ctx ends with SIGTERM. Then the consumer takes no more messages, finishes those in work within
-// its budget, and leaves the group; then the pool is closed.
+// receiptsCommand is the service's main: ctx ends with SIGTERM. Then the consumer takes no more messages, finishes
+// those in work within its budget, and leaves the group; then the pool is closed.
 func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	var t target
 	fs := newFlags("receipts", receiptsDoc)

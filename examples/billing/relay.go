@@ -5,8 +5,8 @@ import (
 	"io"
 
 	"github.com/einmal-go/einmal/examples/billing/story"
-	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -14,8 +14,8 @@ const relayDoc = `
 billing relay sends the events that the order service has written to Kafka, at least once, each order's in order. Run as many as you
 like. Ctrl-C or SIGTERM drains it.`
 
-// relayCommand is the main of a relay that runs beside its service. When ctx ends, Run finishes the batch that it has begun and
-// returns; the pool is closed then.
+// relayCommand is the main of a relay that runs beside its service. When ctx ends, Run finishes the batch that it has
+// begun and returns; the pool is closed then.
 func relayCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	var t target
 	fs := newFlags("relay", relayDoc)
@@ -44,7 +44,7 @@ func relayCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := createTables(ctx, pool, orderTable, schema.Outbox); err != nil {
 		return err
 	}
-	r, err := outbox.New(outbox.Config{
+	r, err := relay.New(relay.Config{
 		Database: pgxoutbox.NewDatabase(pool),
 		Brokers:  t.addrs(),
 		Listener: pgxoutbox.NewListener(pool, ""),
@@ -52,7 +52,7 @@ func relayCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.addRelay(r); err != nil {
+	if err := o.addRelay(r, pgxoutbox.NewDatabase(pool)); err != nil {
 		return err
 	}
 	return r.Run(ctx)

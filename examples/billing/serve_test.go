@@ -20,8 +20,10 @@ func TestShownStory(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	addr := make(chan string, 1)
-	out := &trigger{text: "look at http://", f: func(line string) { addr <- regexp.MustCompile(`http://\S+`).FindString(line) }}
-	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 1, Seed: 1, Drop: 0.1, Serve: "127.0.0.1:0", Out: out})
+	out := &trigger{text: "look at http://",
+		f: func(line string) { addr <- regexp.MustCompile(`http://\S+`).FindString(line) }}
+	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 1, Seed: 1, Drop: 0.1, Serve: "127.0.0.1:0",
+		Out: out})
 	type end struct {
 		story.Figures
 		error
@@ -39,11 +41,13 @@ func TestShownStory(t *testing.T) {
 	}
 	look.await("/livez")
 	look.await("/readyz")
-	look.await("/", ">orders</a> <span class=\"ready\">", ">relay</a> <span class=\"ready\">", ">billing 1</a> <span class=\"ready\">", ">provider</a> <span class=\"ready\">",
-		">receipts</a> <span class=\"ready\">",
-		"Consumer, running", "Outbox, single-phase", "<td>provider charges</td>", s.Name+".orders.confirmed")
-	look.await("/metrics", `process="billing 1"`, `process="receipts"`, "einmal_outbox_backlog", "einmal_attempts_total{", `einmal_outcome="success"`)
-	look.await("/", "processes killed", "<td>0</td></tr>") // nothing is doubled
+	look.await("/", "name=orders", "name=relay", "name=billing&#43;1", "name=billing&#43;2", "name=provider",
+		"name=receipts", "single-phase", s.Name+".orders.confirmed", "<polyline")
+	look.await("/process?name=the+story", "&#34;provider charges&#34;", "&#34;processes_killed&#34;")
+	look.await("/partitions?topic="+s.Name+".orders.confirmed", "1 to 4 of 4", "name=billing&#43;")
+	look.await("/metrics", `process="billing 1"`, `process="receipts"`, "einmal_outbox_backlog", "einmal_attempts_total{",
+		`einmal_outcome="success"`)
+	look.await("/process?name=the+story", "&#34;doubled&#34;: 0") // nothing is doubled
 	interrupt()
 	e := <-ended
 	if e.error != nil || !e.Exact() || e.Requests < 2 {

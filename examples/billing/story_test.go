@@ -47,7 +47,8 @@ func TestEveryOrderIsChargedOnce(t *testing.T) {
 func chargedOnce(t *testing.T, b *serverstest.Broker, share int) {
 	t.Helper()
 	var out strings.Builder
-	s := testStory(t, b, story.Options{Orders: 200, Kills: 6, Seed: 1, Work: 2 * time.Millisecond, Drop: 0.1, Share: share, Out: &out})
+	s := testStory(t, b, story.Options{Orders: 200, Kills: 6, Seed: 1, Work: 2 * time.Millisecond, Drop: 0.1, Share: share,
+		Out: &out})
 	f, err := s.Tell(context.Background())
 	t.Logf("%+v\n%s", f, out.String())
 	if err != nil {
@@ -68,7 +69,8 @@ func chargedOnce(t *testing.T, b *serverstest.Broker, share int) {
 	if f.Sent < 260 || f.LostAnswers == 0 || f.Deliveries < 400 {
 		t.Error("not enough was repeated")
 	}
-	for _, want := range []string{"orders: SIGKILL", "relay: SIGKILL", "billing 1: SIGKILL", "provider: SIGKILL", "receipts: SIGKILL",
+	for _, want := range []string{"orders: SIGKILL", "relay: SIGKILL", "billing 1: SIGKILL", "provider: SIGKILL",
+		"receipts: SIGKILL",
 		"SIGTERM, drained", "exit code 0", "every request was answered", "every message is committed"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the story does not tell of %q", want)
@@ -80,7 +82,8 @@ func chargedOnce(t *testing.T, b *serverstest.Broker, share int) {
 func TestPlainServicesDoDamage(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 40, Kills: 1, Seed: 1, Drop: 0.1, Mode: story.Plain, Out: &out})
+	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 40, Kills: 1, Seed: 1, Drop: 0.1, Mode: story.Plain,
+		Out: &out})
 	f, err := s.Tell(context.Background())
 	t.Logf("%+v\n%s", f, out.String())
 	if err != nil {
@@ -93,12 +96,13 @@ func TestPlainServicesDoDamage(t *testing.T) {
 	}
 }
 
-// A careful team loses nothing and doubles nothing in its own databases. What it cannot do by hand so easily is the provider's: a
-// process that dies between the call and its own COMMIT calls again, with another key.
+// A careful team loses nothing and doubles nothing in its own databases. What it cannot do by hand so easily is the
+// provider's: a process that dies between the call and its own COMMIT calls again, with another key.
 func TestCarefulServices(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 150, Kills: 6, Seed: 1, Work: 20 * time.Millisecond, Drop: 0.1, Mode: story.Careful, Out: &out})
+	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 150, Kills: 6, Seed: 1, Work: 20 * time.Millisecond,
+		Drop: 0.1, Mode: story.Careful, Out: &out})
 	f, err := s.Tell(context.Background())
 	t.Logf("%+v\n%s", f, out.String())
 	if err != nil {
@@ -116,13 +120,17 @@ func TestStoriesSideBySide(t *testing.T) {
 	b := serverstest.InProcess(t)
 	url := serverstest.DatabaseURL(t)
 	var out strings.Builder
-	s := story.Show{Compare: true, Options: story.Options{Orders: 30, Kills: 1, Seed: 1, Work: time.Millisecond, Out: &out, Log: io.Discard}}
-	err := s.On(context.Background(), &story.Stage{Kafka: &servers.Kafka{Addrs: b.Addrs, Fake: b.Fake}, Database: &servers.Database{URL: url}})
+	s := story.Show{Compare: true, Options: story.Options{Orders: 30, Kills: 1, Seed: 1, Work: time.Millisecond, Out: &out,
+		Log: io.Discard}}
+	err := s.On(context.Background(), &story.Stage{Kafka: &servers.Kafka{Addrs: b.Addrs, Fake: b.Fake},
+		Database: &servers.Database{URL: url}})
 	t.Log(out.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"einmal       careful         plain", "requests                      30            30            30", "one payment at the provider", "provider charges", "careful: ", "audit                       orders.confirmed  payments.charged\nmessages"} {
+	for _, want := range []string{"einmal       careful         plain",
+		"requests                      30            30            30", "one payment at the provider", "provider charges",
+		"careful: ", "audit                       orders.confirmed  payments.charged\nmessages"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q", want)
 		}
@@ -141,7 +149,8 @@ func exist(t *testing.T, url string, schemas []string) (found bool) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	err = pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = ANY ($1))`, schemas).Scan(&found)
+	err = pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = ANY ($1))`,
+		schemas).Scan(&found)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +186,8 @@ func TestInterruptedStoryLeavesNoProcesses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	out := &trigger{text: "receipts starts", f: func(string) { cancel() }}
-	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 1000, Kills: 2, Seed: 1, Work: time.Second, Out: out})
+	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 1000, Kills: 2, Seed: 1, Work: time.Second,
+		Out: out})
 	if _, err := s.Tell(ctx); err == nil {
 		t.Fatal("an interrupted story came to an end")
 	}
@@ -195,8 +205,10 @@ func TestInterruptedStoryLeavesNoProcesses(t *testing.T) {
 func TestProcessThatDiesByItselfFailsTheStory(t *testing.T) {
 	t.Parallel()
 	out := &trigger{text: "relay starts", f: func(line string) { _ = syscall.Kill(pids(line)[0], syscall.SIGKILL) }}
-	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 1000, Kills: 1, Seed: 1, Work: time.Second, Out: out})
-	if _, err := s.Tell(context.Background()); err == nil || !strings.Contains(err.Error(), "relay ended: signal: killed") {
+	s := testStory(t, serverstest.InProcess(t), story.Options{Orders: 1000, Kills: 1, Seed: 1, Work: time.Second,
+		Out: out})
+	if _, err := s.Tell(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "relay ended: signal: killed") {
 		t.Errorf("error %v, want the end of the relay", err)
 	}
 }

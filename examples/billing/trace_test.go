@@ -26,8 +26,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// What the trace of an order comes to whose payment is refused for a while, whose answer is lost then, and which is delivered again in
-// the end.
+// What the trace of an order comes to whose payment is refused for a while, whose answer is lost then, and which is
+// delivered again in the end.
 const oneOrder = `
 POST /orders 201
   process ORDERS attempt=1 retry error
@@ -115,9 +115,11 @@ func (s *shop) open() {
 	start("provider", "-listen", providerSocket, "-database", serverstest.DatabaseURL(s))
 	start("orders", "-listen", ordersSocket, "-database", orders, "-topic", s.orders)
 	start("relay", "-brokers", s.brokers, "-database", orders)
-	start("charges", "-brokers", s.brokers, "-database", serverstest.DatabaseURL(s), "-topic", s.orders, "-group", serverstest.Group(s),
+	start("charges", "-brokers", s.brokers, "-database", serverstest.DatabaseURL(s), "-topic", s.orders, "-group",
+		serverstest.Group(s),
 		"-payments", s.payments, "-provider", troubled(s, providerAddr))
-	start("receipts", "-brokers", s.brokers, "-database", serverstest.DatabaseURL(s), "-topic", s.payments, "-group", serverstest.Group(s))
+	start("receipts", "-brokers", s.brokers, "-database", serverstest.DatabaseURL(s), "-topic", s.payments, "-group",
+		serverstest.Group(s))
 }
 
 // openPort returns a port, and what makes a service take it over.
@@ -164,7 +166,8 @@ func troubled(t testing.TB, addr string) (address string) {
 
 // order places an order, within a trace of the customer's.
 func (s *shop) order() {
-	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.url, strings.NewReader(`{"reference": "mine", "cents": 700}`))
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.url,
+		strings.NewReader(`{"reference": "mine", "cents": 700}`))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -193,7 +196,8 @@ func (s *shop) deliverAgain(b *serverstest.Broker) {
 	}
 	defer partition.Close()
 	event := <-partition.Messages()
-	again := &sarama.ProducerMessage{Topic: s.orders, Key: sarama.ByteEncoder(event.Key), Value: sarama.ByteEncoder(event.Value)}
+	again := &sarama.ProducerMessage{Topic: s.orders, Key: sarama.ByteEncoder(event.Key),
+		Value: sarama.ByteEncoder(event.Value)}
 	for _, h := range event.Headers {
 		again.Headers = append(again.Headers, *h)
 	}
@@ -265,6 +269,7 @@ func (s *shop) linked(name, line string) bool {
 		}
 	}
 	return slices.ContainsFunc(s.spans.GetSpans(), func(span tracetest.SpanStub) bool {
-		return span.Name == name && slices.ContainsFunc(span.Links, func(l sdktrace.Link) bool { return l.SpanContext.SpanID() == target })
+		return span.Name == name && slices.ContainsFunc(span.Links,
+			func(l sdktrace.Link) bool { return l.SpanContext.SpanID() == target })
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The ends of the chain that are HTTP: a span for each request that is served, and one for each that is sent, with the W3C trace
-// context between them. Between the services, the outbox and middleware.Tracing hand it on.
+// The ends of the chain that are HTTP: a span for each request that is served, and one for each that is sent, with the
+// W3C trace context between them. Between the services, the outbox and middleware.Tracing hand it on.
 
 const tracerName = "github.com/einmal-go/einmal/examples/billing"
 
@@ -30,7 +30,8 @@ func traced(route string, next http.Handler) http.Handler {
 	})
 }
 
-// tracedTransport makes a span of each request that it sends. Inside of idempotency.Transport that is one for each attempt.
+// tracedTransport makes a span of each request that it sends. Inside of idempotency.Transport that is one for each
+// attempt.
 type tracedTransport struct{ base http.RoundTripper }
 
 func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -1,4 +1,5 @@
-// Command quickstart sends one event twice and charges it once. It finds or starts what it needs: go run ./examples/quickstart
+// Command quickstart sends one event twice and charges it once. It finds or starts what it needs: go run
+// ./examples/quickstart
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/consumer"
-	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // config is what the environment says. The names of the variables are in readConfig.
@@ -88,7 +88,7 @@ const (
 	// leaveTime: handlers are cancelled and roll back, the last offsets are committed, and the group is left.
 	leaveTime = 12 * time.Second
 	// relayTime: a batch that has begun is published, and marked in the database.
-	relayTime = outbox.DefaultPublishTimeout + 10*time.Second
+	relayTime = relay.DefaultPublishTimeout + 10*time.Second
 	// flushTime: the last spans are exported.
 	flushTime = 5 * time.Second
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // database has what the parts reach PostgreSQL with. Each has connections of its own, so that a part that uses up its
@@ -19,7 +19,7 @@ type database struct {
 }
 
 // relayConnections is what a relay asks for: two more than it has workers.
-const relayConnections = outbox.DefaultWorkers + 2
+const relayConnections = relay.DefaultWorkers + 2
 
 // openDatabase makes the pools. They connect when they are first used.
 func openDatabase(ctx context.Context, c config) (*database, error) {

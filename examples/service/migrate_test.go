@@ -37,7 +37,8 @@ func TestMigrationsHaveEinmalsSQL(t *testing.T) {
 		got.WriteString(strings.TrimPrefix(up, "-- +goose Up\n"))
 	}
 	if want := schema.Postgres.SQL(nil, components...); strings.TrimSpace(got.String()) != strings.TrimSpace(want) {
-		t.Errorf("%q are not what this prints: einmal schema print -db postgres %s", names, "dedup deadletter outbox idempotency")
+		t.Errorf("%q are not what this prints: einmal schema print -db postgres %s", names,
+			"dedup deadletter outbox idempotency")
 	}
 }
 

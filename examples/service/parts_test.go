@@ -59,7 +59,8 @@ func TestPartThatEnds(t *testing.T) {
 		if got == nil || !strings.Contains(got.Error(), want) {
 			t.Errorf("%v, want %q", got, want)
 		}
-		if want := []string{"http stops", "http has stopped", "relay stops", "relay has stopped"}; !slices.Equal(j.lines, want) {
+		if want := []string{"http stops", "http has stopped", "relay stops", "relay has stopped"}; !slices.Equal(j.lines,
+			want) {
 			t.Errorf("%q, want %q", j.lines, want)
 		}
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/einmal-go/einmal/janitor"
 	"github.com/einmal-go/einmal/janitor/janitormetrics"
 	"github.com/einmal-go/einmal/middleware"
-	"github.com/einmal-go/einmal/outbox"
-	"github.com/einmal-go/einmal/outbox/outboxmetrics"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
+	"github.com/einmal-go/einmal/outbox/relay/relaymetrics"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -37,7 +37,7 @@ type service struct {
 	dead      *pgxdeadletter.Table
 	topic     consumer.Topic // of the orders
 
-	relay    *outbox.Relay
+	relay    *relay.Relay
 	consumer *consumer.Consumer
 	janitor  *janitor.Janitor
 	requests http.Handler
@@ -107,14 +107,14 @@ func (s *service) close(why error) (err error) {
 }
 
 func (s *service) newRelay() (err error) {
-	s.relay, err = outbox.New(outbox.Config{
+	s.relay, err = relay.New(relay.Config{
 		Database: pgxoutbox.NewDatabase(s.db.relay), Brokers: s.cfg.brokers, Sarama: s.cfg.kafka,
 		Logger: s.log, TracerProvider: s.telemetry.tracers,
 	})
 	if err != nil {
 		return err
 	}
-	_, err = outboxmetrics.Register(s.relay, &outboxmetrics.Config{MeterProvider: s.telemetry.meters})
+	_, err = relaymetrics.Register(s.relay, &relaymetrics.Config{MeterProvider: s.telemetry.meters})
 	return err
 }
 

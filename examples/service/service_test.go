@@ -128,7 +128,8 @@ func TestService(t *testing.T) {
 			_, metrics := r.get("/metrics")
 			for _, want := range []string{
 				"einmal_attempts_total", "einmal_consumer_ready", "einmal_outbox_healthy",
-				"einmal_idempotency_requests_total", "http_server_request_duration_seconds", "go_goroutines", `einmal_idempotency_outcome="replayed"`,
+				"einmal_idempotency_requests_total", "http_server_request_duration_seconds", "go_goroutines",
+				`einmal_idempotency_outcome="replayed"`,
 			} {
 				if !strings.Contains(metrics, want) {
 					t.Logf("there is no %s yet", want)

@@ -33,7 +33,8 @@ type entries struct {
 	Cents     int64
 }
 
-// hop is a topic, and the service that consumes it with einmal. The query returns the id of an event for each of its effects.
+// hop is a topic, and the service that consumes it with einmal. The query returns the id of an event for each of its
+// effects.
 type hop struct {
 	topic, group, service, effects string
 }
@@ -43,8 +44,8 @@ var hops = []hop{
 	{paymentsTopic, receiptsGroup, receiptService, `SELECT order_id FROM receipt`},
 }
 
-// auditHops has package audit look at what each service has made of its topic. It knows the topics, the groups and the tables, and nothing of
-// the services' code, nor of what was ordered.
+// auditHops has package audit look at what each service has made of its topic. It knows the topics, the groups and the
+// tables, and nothing of the services' code, nor of what was ordered.
 func (s *Story) auditHops(ctx context.Context) (reports []*audit.Report, err error) {
 	for _, h := range hops {
 		err := with(ctx, s.Databases.of(h.service), func(pool *pgxpool.Pool) error {
@@ -94,7 +95,8 @@ func (s *Story) count(ctx context.Context) (f Figures, err error) {
 
 func readLedger(ctx context.Context, database, table string) (list []entries, err error) {
 	err = with(ctx, database, func(pool *pgxpool.Pool) error {
-		rows, err := pool.Query(ctx, `SELECT reference, count(*), sum(cents)::bigint FROM `+pgx.Identifier{table}.Sanitize()+` GROUP BY reference`)
+		rows, err := pool.Query(ctx, `SELECT reference, count(*), sum(cents)::bigint FROM `+pgx.Identifier{table}.Sanitize()+
+			` GROUP BY reference`)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,8 @@ var cast = []role{
 	{name: "orders", command: "orders", kind: server, service: ordersService, args: func(s *Story) []string {
 		return []string{"-listen", inheritedFile, "-topic", s.topic(ordersTopic)}
 	}},
-	{name: "relay", command: "relay", kind: sender, service: ordersService, relay: true, args: func(*Story) []string { return nil }},
+	{name: "relay", command: "relay", kind: sender, service: ordersService, relay: true,
+		args: func(*Story) []string { return nil }},
 	{name: "billing 1", command: "charges", kind: receiver, service: billingService, args: billingArgs},
 	{name: "billing 2", command: "charges", kind: receiver, service: billingService, args: billingArgs},
 	{name: "provider", command: "provider", kind: server, service: bankService, args: func(s *Story) []string {
@@ -71,7 +72,8 @@ func (s *Story) topic(name string) string { return s.Name + "." + name }
 // start starts the process of that index.
 func (s *Story) start(i int) error {
 	r := s.cast[i]
-	text, err := json.Marshal(part{Name: r.name, Database: s.Databases.Story, Mode: s.Mode, Drop: s.Drop, Brokers: s.Brokers})
+	text, err := json.Marshal(part{Name: r.name, Database: s.Databases.Story, Mode: s.Mode, Drop: s.Drop,
+		Brokers: s.Brokers})
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,8 @@ func (s *Story) start(i int) error {
 	return nil
 }
 
-// socket is a port that stays open while the process that answers there is replaced: the kernel keeps what comes meanwhile.
+// socket is a port that stays open while the process that answers there is replaced: the kernel keeps what comes
+// meanwhile.
 type socket struct {
 	addr string
 	file *os.File

@@ -19,7 +19,8 @@ import (
 const (
 	// customerCount is how many order at a time. One whose two requests meet waits for a second.
 	customerCount = 12
-	// ahead is how many orders may be placed that no consumer has been given: the whole chain has work for the whole story.
+	// ahead is how many orders may be placed that no consumer has been given: the whole chain has work for the whole
+	// story.
 	ahead = 100
 	// patience is how long a customer waits for an answer.
 	patience = 5 * time.Second
@@ -40,13 +41,14 @@ type customers struct {
 	replayed  atomic.Int64  // answers that had been given before
 }
 
-// orderAll returns when each request has been answered as often as its customer wants. In a story that is shown they go on for as
-// long as until is not done.
+// orderAll returns when each request has been answered as often as its customer wants. In a story that is shown they go
+// on for as long as until is not done.
 func (c *customers) orderAll(ctx, until context.Context) error {
 	connections := &http.Transport{MaxIdleConnsPerHost: 2 * customerCount}
 	defer connections.CloseIdleConnections()
 	c.client = &http.Client{Transport: idempotency.NewTransport(c.counting(connections), &idempotency.TransportConfig{
-		RequireKey: true, Attempts: 1000, Budget: insistence, AttemptTimeout: patience, MinBackoff: tryAgain, MaxBackoff: 10 * tryAgain,
+		RequireKey: true, Attempts: 1000, Budget: insistence, AttemptTimeout: patience, MinBackoff: tryAgain,
+		MaxBackoff: 10 * tryAgain,
 	})}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

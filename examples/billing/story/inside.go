@@ -33,8 +33,8 @@ type part struct {
 	Brokers  string  `json:"brokers"`
 }
 
-// Inside is what the story does inside of a process: it counts, loses answers, hurries the group, and kills at the worst moments. A nil
-// Inside does nothing: the process was started by somebody else.
+// Inside is what the story does inside of a process: it counts, loses answers, hurries the group, and kills at the
+// worst moments. A nil Inside does nothing: the process was started by somebody else.
 type Inside struct {
 	part
 	out   io.Writer
@@ -48,8 +48,8 @@ const up = "up"
 // dieAfterCommit is the line on standard input that arms a process: it kills itself after its next COMMIT.
 const dieAfterCommit = "die after commit"
 
-// Enter returns the story's Inside, nil if this process is in none. It reads standard input until the story is gone, and ends the
-// process then.
+// Enter returns the story's Inside, nil if this process is in none. It reads standard input until the story is gone,
+// and ends the process then.
 func Enter(ctx context.Context, stdout io.Writer) (*Inside, error) {
 	text := os.Getenv(envRole)
 	if text == "" {
@@ -104,8 +104,8 @@ func (i *Inside) Committed(where string) {
 	select {}
 }
 
-// Links are the outermost links of a chain: one counts what is delivered, the other one sees that an effect is committed when the
-// runner does not know yet. No point is worse for a consumer to die at.
+// Links are the outermost links of a chain: one counts what is delivered, the other one sees that an effect is
+// committed when the runner does not know yet. No point is worse for a consumer to die at.
 func (i *Inside) Links() []consumer.Middleware {
 	if i == nil {
 		return nil
@@ -137,8 +137,8 @@ func (i *Inside) count(next consumer.Handler) consumer.Handler {
 	})
 }
 
-// deliveryTable counts what consumers were given, and lostTable the answers that were not given. Both are written outside of the
-// transactions that are under test.
+// deliveryTable counts what consumers were given, and lostTable the answers that were not given. Both are written
+// outside of the transactions that are under test.
 const deliveryTable = `
 CREATE TABLE delivery (
 	id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -154,7 +154,8 @@ func (i *Inside) Delivered(ctx context.Context, topic string, partition int32, o
 	if i == nil {
 		return nil
 	}
-	_, err := i.pool.Exec(context.WithoutCancel(ctx), `INSERT INTO delivery (process, topic, partition, "offset") VALUES ($1, $2, $3, $4)`,
+	_, err := i.pool.Exec(context.WithoutCancel(ctx),
+		`INSERT INTO delivery (process, topic, partition, "offset") VALUES ($1, $2, $3, $4)`,
 		i.Name, topic, partition, offset)
 	if err != nil {
 		return fmt.Errorf("count a delivery: %w", err)
@@ -162,7 +163,8 @@ func (i *Inside) Delivered(ctx context.Context, topic string, partition int32, o
 	return nil
 }
 
-// Answers stands around an HTTP service. Some answers never reach the client: the connection breaks when all is committed.
+// Answers stands around an HTTP service. Some answers never reach the client: the connection breaks when all is
+// committed.
 func (i *Inside) Answers(next http.Handler) http.Handler {
 	if i == nil {
 		return next
@@ -193,8 +195,9 @@ func (h *heldAnswer) Header() http.Header         { return h.header }
 func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
 func (h *heldAnswer) Write(b []byte) (int, error) { return h.body.Write(b) }
 
-// Hurry shortens the time-outs of a group. A rebalance waits for a member that was killed until Rebalance.Timeout is over; with the
-// defaults the story would take minutes. 6 s is the shortest session that a Kafka cluster allows by default.
+// Hurry shortens the time-outs of a group. A rebalance waits for a member that was killed until Rebalance.Timeout is
+// over; with the defaults the story would take minutes. 6 s is the shortest session that a Kafka cluster allows by
+// default.
 func (i *Inside) Hurry() func(*sarama.Config) {
 	if i == nil {
 		return nil

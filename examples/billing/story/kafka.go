@@ -24,7 +24,8 @@ func (s *Story) createTopics(ctx context.Context) error {
 	return s.withAdmin(func(admin sarama.ClusterAdmin, client sarama.Client) error {
 		for _, topic := range s.topics() {
 			// -1: as many replicas as the cluster gives by default
-			if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: -1}, false); err != nil {
+			if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: -1},
+				false); err != nil {
 				return fmt.Errorf("create topic %s: %w", topic, err)
 			}
 			if err := poll(ctx, func() (bool, error) { return hasLeaders(client, topic), nil }); err != nil {
@@ -39,7 +40,8 @@ func (s *Story) topics() []string { return []string{s.topic(ordersTopic), s.topi
 
 func (s *Story) groups() []string { return []string{s.topic(billingGroup), s.topic(receiptsGroup)} }
 
-// hasLeaders reports whether all partitions of the topic can be written to. A topic that was just created is not known everywhere.
+// hasLeaders reports whether all partitions of the topic can be written to. A topic that was just created is not known
+// everywhere.
 func hasLeaders(client sarama.Client, topic string) bool {
 	err := client.RefreshMetadata(topic)
 	all, err1 := client.Partitions(topic)

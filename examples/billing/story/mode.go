@@ -36,7 +36,8 @@ func (m Mode) heading() string {
 	}
 }
 
-// damage says what services without einmal did: what is doubled and what is missing, by ledger, and what that cost the customers.
+// damage says what services without einmal did: what is doubled and what is missing, by ledger, and what that cost the
+// customers.
 func (m Mode) damage(f Figures) string {
 	if f.Exact() {
 		return string(m) + ": this time every order was charged once. Other seeds and more kills show other stories."
@@ -47,7 +48,9 @@ func (m Mode) damage(f Figures) string {
 			fmt.Fprintf(&said, " %s exact;", ledgers[i].title)
 			continue
 		}
-		fmt.Fprintf(&said, " %s %s too many, %s missing;", ledgers[i].title, thousands(int64(l.Doubled)), thousands(int64(l.Missing)))
+		fmt.Fprintf(&said, " %s %s too many, %s missing;", ledgers[i].title, thousands(int64(l.Doubled)),
+			thousands(int64(l.Missing)))
 	}
-	return fmt.Sprintf("%s:%s the customers paid %s instead of %s.", string(m), said.String(), money(f.paid().Cents), money(f.Expected))
+	return fmt.Sprintf("%s:%s the customers paid %s instead of %s.", string(m), said.String(), money(f.paid().Cents),
+		money(f.Expected))
 }

@@ -21,8 +21,8 @@ const (
 	afterward       // and once more when it was answered
 )
 
-// makeRequests returns the first n requests. The same seed makes the same. One in ten is sent twice at the same time, as by an impatient
-// customer, and one in five again when it has been answered, as by a client that missed the answer.
+// makeRequests returns the first n requests. The same seed makes the same. One in ten is sent twice at the same time,
+// as by an impatient customer, and one in five again when it has been answered, as by a client that missed the answer.
 func makeRequests(n int, seed uint64) []request {
 	list := make([]request, n)
 	for i := range list {

@@ -22,8 +22,9 @@ type step struct {
 	after   time.Duration // and so much later
 }
 
-// makePlan spreads kills and one SIGTERM over the time in which the orders are delivered. Each process is killed in turn, in random
-// order. Every second kill of one that commits falls after a COMMIT. The last step leaves a part of the orders to be delivered after it.
+// makePlan spreads kills and one SIGTERM over the time in which the orders are delivered. Each process is killed in
+// turn, in random order. Every second kill of one that commits falls after a COMMIT. The last step leaves a part of the
+// orders to be delivered after it.
 func makePlan(orders, kills int, cast []role, rng *rand.Rand) []step {
 	var deeds []step
 	var turns []int

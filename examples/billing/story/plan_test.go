@@ -64,8 +64,10 @@ func TestAuditCountsWhatIsDoubledAndMissing(t *testing.T) {
 	}{
 		{"all once", []entries{{"a", 1, 100}, {"b", 1, 200}, {"c", 1, 300}, {"d", 1, 400}}, Ledger{Rows: 4, Cents: 1000}},
 		{"nothing", nil, Ledger{Missing: 4}},
-		{"one three times, one never", []entries{{"a", 3, 300}, {"b", 1, 200}, {"d", 1, 400}}, Ledger{Rows: 5, Doubled: 2, Missing: 1, Cents: 900}},
-		{"one that nobody made", []entries{{"a", 1, 100}, {"b", 1, 200}, {"c", 1, 300}, {"d", 1, 400}, {"x", 1, 9}}, Ledger{Rows: 5, Doubled: 1, Cents: 1009}},
+		{"one three times, one never", []entries{{"a", 3, 300}, {"b", 1, 200}, {"d", 1, 400}},
+			Ledger{Rows: 5, Doubled: 2, Missing: 1, Cents: 900}},
+		{"one that nobody made", []entries{{"a", 1, 100}, {"b", 1, 200}, {"c", 1, 300}, {"d", 1, 400}, {"x", 1, 9}},
+			Ledger{Rows: 5, Doubled: 1, Cents: 1009}},
 	} {
 		if got := count(c.rows, prices); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

@@ -2,12 +2,14 @@ package story
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,13 +20,15 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/einmal-go/einmal/examples/billing/board"
+	"github.com/einmal-go/einmal/console"
+	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/status"
 )
 
 // answerTimeout is how long a process may take to say how it is: one that is being replaced says nothing.
 const answerTimeout = time.Second
 
-// serve shows the story at Options.Serve while it goes on: a page of all processes, /metrics, /readyz, /livez.
+// serve shows the story at Options.Serve while it goes on: the console of all processes, /metrics, /readyz, /livez.
 func (s *Story) serve(ctx context.Context) (stop func(), err error) {
 	if s.Serve == "" {
 		return func() {}, nil
@@ -33,55 +37,97 @@ func (s *Story) serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve at %s: %w: give another address by -listen", s.Serve, err)
 	}
+	kafka, err := consumer.NewCluster(strings.Split(s.Brokers, ","), nil)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	page, err := console.New(console.Config{Title: "examples/billing", Processes: s.told(), Kafka: kafka,
+		ShowValues: func(*http.Request) bool { return true }})
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), kafka.Close())
+	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		_ = board.Page{Title: "examples/billing", Now: time.Now(), Boards: append([]board.Board{s.board(r.Context())}, s.boards(r.Context())...)}.Write(w)
-	})
+	mux.Handle("/", page)
 	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		var not []string
-		for _, b := range s.boards(r.Context()) {
-			if b.NotReady != "" {
-				not = append(not, b.Process+": "+b.NotReady)
-			}
-		}
-		if not != nil {
+		if not := s.notReady(r.Context()); len(not) > 0 {
 			http.Error(w, strings.Join(not, "\n"), http.StatusServiceUnavailable)
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.gatherers(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.gatherers(),
+		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: answerTimeout}
 	go func() { _ = server.Serve(l) }()
+	watching, end := context.WithCancel(ctx)
+	go func() { _ = page.Run(watching) }()
 	fmt.Fprintf(s.Out, "the story goes on until Ctrl-C; look at http://%s\n", l.Addr())
-	return func() { _ = server.Close() }, nil
+	return func() {
+		end()
+		_ = errors.Join(server.Close(), kafka.Close())
+	}, nil
 }
 
-// board is the story's own: what the ledgers held at one moment. The requests are counted after that, so that no ledger can be ahead of them.
-func (s *Story) board(ctx context.Context) board.Board {
-	t := board.Table{Head: []string{"ledger", "rows", "requests", "doubled"}}
+// told are the processes of the story, and the story itself.
+func (s *Story) told() []console.Process {
+	list := []console.Process{{Name: "the story", Status: status.Handler(status.Sections{"ledgers": s.ledgers}, nil)}}
+	for _, r := range s.cast {
+		at := "http://" + s.ops[r.name].addr
+		list = append(list, console.Process{Name: r.name, URL: at + "/status", Console: at + "/"})
+	}
+	return list
+}
+
+// ledgersStatus is what the ledgers held at one moment.
+type ledgersStatus struct {
+	Made    int64          `json:"requests_made"`
+	Killed  int64          `json:"processes_killed"`
+	Ledgers []ledgerStatus `json:"ledgers"`
+}
+
+type ledgerStatus struct {
+	Name     string `json:"name"`
+	Rows     int    `json:"rows"`
+	Requests int    `json:"requests"`
+	Doubled  int    `json:"doubled"`
+}
+
+// Problem says which ledger has something twice.
+func (l ledgersStatus) Problem() string {
+	for _, one := range l.Ledgers {
+		if one.Doubled != 0 {
+			return fmt.Sprintf("%s: %d are doubled", one.Name, one.Doubled)
+		}
+	}
+	return ""
+}
+
+// ledgers is the story's own status. The requests are counted after the ledgers, so that none can be ahead of them.
+func (s *Story) ledgers(ctx context.Context) (any, error) {
 	looks, err := s.lookAtLedgers(ctx)
-	t.Title = fmt.Sprintf("%d requests made, %d processes killed; the ledgers of one moment before", s.customers.made.Load(), s.dead.Load())
 	if err != nil {
-		t.Title += ": not there now"
+		return nil, errors.New("the ledgers are not there now")
 	}
+	list := ledgersStatus{Made: s.customers.made.Load(), Killed: s.dead.Load()}
 	for i, look := range looks {
-		t.Rows = append(t.Rows, []string{ledgers[i].title, strconv.Itoa(look.rows), strconv.Itoa(look.requests), strconv.Itoa(look.rows - look.requests)})
+		list.Ledgers = append(list.Ledgers, ledgerStatus{ledgers[i].title, look.rows, look.requests,
+			look.rows - look.requests})
 	}
-	return board.Board{Process: "the story", Tables: []board.Table{t}}
+	return list, nil
 }
 
 // look is what a ledger held.
 type look struct{ rows, requests int }
 
-// lookAtLedgers reads all ledgers by one statement, and so in one snapshot: the services' databases are schemas of one. Read one after the
-// other, a later ledger would be ahead of an earlier one.
+// lookAtLedgers reads all ledgers by one statement, and so in one snapshot: the services' databases are schemas of one.
+// Read one after the other, a later ledger would be ahead of an earlier one.
 func (s *Story) lookAtLedgers(ctx context.Context) ([]look, error) {
 	looks := make([]look, len(ledgers))
 	var columns []string
 	var into []any
 	for i, l := range ledgers {
 		var schema string
-		err := with(ctx, s.Databases.of(l.service), func(pool *pgxpool.Pool) error { return pool.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema) })
+		err := with(ctx, s.Databases.of(l.service),
+			func(pool *pgxpool.Pool) error { return pool.QueryRow(ctx, `SELECT current_schema()`).Scan(&schema) })
 		if err != nil {
 			return nil, err
 		}
@@ -95,29 +141,26 @@ func (s *Story) lookAtLedgers(ctx context.Context) ([]look, error) {
 	return looks, nil
 }
 
-// boards asks each process how it is.
-func (s *Story) boards(ctx context.Context) []board.Board {
-	list := make([]board.Board, len(s.cast))
-	done := make(chan struct{})
+// notReady asks each process, and says which are not ready.
+func (s *Story) notReady(ctx context.Context) (not []string) {
+	answers := make([]string, len(s.cast))
+	var all sync.WaitGroup
 	for i, r := range s.cast {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			var err error
-			if list[i], err = ask(ctx, s.ops[r.name].addr); err != nil {
-				list[i].NotReady = "no answer: it is being replaced"
+		all.Go(func() {
+			err := get(ctx, s.ops[r.name].addr, "/readyz", func(answer *http.Response) error {
+				why, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+				if answer.StatusCode != http.StatusOK {
+					answers[i] = r.name + ": " + strings.TrimSpace(string(why))
+				}
+				return err
+			})
+			if err != nil {
+				answers[i] = r.name + ": no answer: it is being replaced"
 			}
-			list[i].Process, list[i].Link = r.name, "http://"+s.ops[r.name].addr
-		}()
+		})
 	}
-	for range s.cast {
-		<-done
-	}
-	return list
-}
-
-func ask(ctx context.Context, addr string) (b board.Board, err error) {
-	err = get(ctx, addr, "/board", func(answer *http.Response) error { return json.NewDecoder(answer.Body).Decode(&b) })
-	return b, err
+	all.Wait()
+	return slices.DeleteFunc(answers, func(why string) bool { return why == "" })
 }
 
 func get(ctx context.Context, addr, path string, f func(*http.Response) error) error {
@@ -140,7 +183,10 @@ func get(ctx context.Context, addr, path string, f func(*http.Response) error) e
 func (s *Story) gatherers() prometheus.Gatherers {
 	var list prometheus.Gatherers
 	for _, r := range s.cast {
-		list = append(list, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return gather(r.name, s.ops[r.name].addr) }))
+		list = append(list, prometheus.GathererFunc(func() ([]*dto.MetricFamily,
+			error) {
+			return gather(r.name, s.ops[r.name].addr)
+		}))
 	}
 	return list
 }

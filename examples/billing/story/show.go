@@ -18,7 +18,8 @@ type Show struct {
 	Compare bool // tell it of services without einmal, too
 }
 
-// Run finds the servers for the stories, tells them, and prints what they came to. It returns an error if einmal broke its promise.
+// Run finds the servers for the stories, tells them, and prints what they came to. It returns an error if einmal broke
+// its promise.
 func (s *Show) Run(ctx context.Context) (err error) {
 	stage, err := openStage(ctx)
 	if err != nil {
@@ -69,7 +70,8 @@ func (s *Show) one(ctx context.Context, stage *Stage) (f Figures, err error) {
 }
 
 // newDatabases makes a schema for each service, and one for the story. drop removes what was made.
-func newDatabases(ctx context.Context, database *servers.Database) (d Databases, drop func(context.Context) error, err error) {
+func newDatabases(ctx context.Context, database *servers.Database) (d Databases, drop func(context.Context) error,
+	err error) {
 	var made []*servers.Schema
 	drop = func(ctx context.Context) error {
 		var errs []error
@@ -79,7 +81,8 @@ func newDatabases(ctx context.Context, database *servers.Database) (d Databases,
 		return errors.Join(errs...)
 	}
 	for label, url := range map[string]*string{
-		"billing-orders": &d.Orders, "billing-billing": &d.Billing, "billing-provider": &d.Provider, "billing-receipts": &d.Receipts, "billing-story": &d.Story,
+		"billing-orders": &d.Orders, "billing-billing": &d.Billing, "billing-provider": &d.Provider,
+		"billing-receipts": &d.Receipts, "billing-story": &d.Story,
 	} {
 		schema, err := database.NewSchema(ctx, label)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package story tells what happens to the services of examples/billing on their hardest day: it starts them as processes of their own,
-// has customers order, kills everybody again and again, loses answers, and counts at the end.
+// Package story tells what happens to the services of examples/billing on their hardest day: it starts them as
+// processes of their own, has customers order, kills everybody again and again, loses answers, and counts at the end.
 package story
 
 import (
@@ -23,7 +23,8 @@ import (
 const (
 	partitions = 4
 
-	// storyTimeout, on top of the work itself, is for a machine on which something hangs: on 2 free cores a story takes about 20 s.
+	// storyTimeout, on top of the work itself, is for a machine on which something hangs: on 2 free cores a story takes
+	// about 20 s.
 	storyTimeout = 4 * time.Minute
 	// armedTimeout is long enough for a process that has work.
 	armedTimeout = 3 * time.Second
@@ -65,7 +66,8 @@ type Databases struct {
 }
 
 func (d Databases) of(service string) string {
-	return map[string]string{ordersService: d.Orders, billingService: d.Billing, bankService: d.Provider, receiptService: d.Receipts}[service]
+	return map[string]string{ordersService: d.Orders, billingService: d.Billing, bankService: d.Provider,
+		receiptService: d.Receipts}[service]
 }
 
 // Story is the processes, and what happens to them.
@@ -98,7 +100,8 @@ func New(o Options) *Story {
 // random is the same for the same seed: a repeatable plan.
 func (s *Story) random() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, 1)) } //nolint:gosec // not a secret
 
-// Tell runs the story from the first order to the last, and returns what it came to. No process is left when it returns.
+// Tell runs the story from the first order to the last, and returns what it came to. No process is left when it
+// returns.
 //
 // When ctx ends, the story is given up; one that is shown takes no more orders then, and comes to its end.
 func (s *Story) Tell(ctx context.Context) (f Figures, err error) {
@@ -199,7 +202,8 @@ func (s *Story) beginning(ctx context.Context, background *sync.WaitGroup) {
 func (s *Story) watchDeliveries(ctx context.Context) {
 	_ = poll(ctx, func() (bool, error) {
 		var n int64
-		err := s.pool.QueryRow(ctx, `SELECT count(DISTINCT (partition, "offset")) FROM delivery WHERE topic = $1`, s.topic(ordersTopic)).Scan(&n)
+		err := s.pool.QueryRow(ctx, `SELECT count(DISTINCT (partition, "offset")) FROM delivery WHERE topic = $1`,
+			s.topic(ordersTopic)).Scan(&n)
 		if err == nil {
 			s.delivered.Store(n)
 		}
@@ -257,8 +261,8 @@ func (s *Story) awaitOutbox(ctx context.Context, service string) error {
 	})
 }
 
-// cleanUp leaves no process behind, and no topic. Those that still run, because the story failed or was interrupted, are asked before
-// they are killed, so that they leave their groups.
+// cleanUp leaves no process behind, and no topic. Those that still run, because the story failed or was interrupted,
+// are asked before they are killed, so that they leave their groups.
 func (s *Story) cleanUp() {
 	for _, p := range s.processes {
 		if p != nil {

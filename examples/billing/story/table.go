@@ -31,7 +31,8 @@ type Ledger struct {
 	Cents   int64 // of all rows
 }
 
-// Exact reports whether each request was taken, charged, paid and receipted once, and nothing else was; and whether the audits say so too.
+// Exact reports whether each request was taken, charged, paid and receipted once, and nothing else was; and whether the
+// audits say so too.
 func (f Figures) Exact() bool {
 	for _, r := range f.Audits {
 		if !r.Clean() || r.Recorded != int64(f.Requests) || r.Events != r.Recorded {
@@ -133,7 +134,8 @@ func printAudits(w io.Writer, reports []*audit.Report) {
 	line("recorded", func(r *audit.Report) string { return thousands(r.Recorded) })
 	line("effects", func(r *audit.Report) string { return thousands(r.Effects) })
 	for _, kind := range append(audit.Findings(), audit.Repeated) {
-		line(strings.ReplaceAll(string(kind), "_", " "), func(r *audit.Report) string { return thousands(r.Found[kind].Count) })
+		line(strings.ReplaceAll(string(kind), "_", " "),
+			func(r *audit.Report) string { return thousands(r.Found[kind].Count) })
 	}
 }
 

@@ -17,7 +17,8 @@ var (
 	}
 	bad = Figures{
 		Requests: 1000, Sent: 1418, LostAnswers: 356, Deliveries: 3661, Kills: 12, Expected: 9_949_503,
-		Ledgers: [4]Ledger{{Rows: 1570, Doubled: 570}, {Rows: 1763, Doubled: 770, Missing: 7}, {Rows: 1796, Doubled: 804, Missing: 8, Cents: 18_172_663}, {Rows: 1838, Doubled: 838}},
+		Ledgers: [4]Ledger{{Rows: 1570, Doubled: 570}, {Rows: 1763, Doubled: 770, Missing: 7},
+			{Rows: 1796, Doubled: 804, Missing: 8, Cents: 18_172_663}, {Rows: 1838, Doubled: 838}},
 	}
 )
 
@@ -100,7 +101,8 @@ func TestExact(t *testing.T) {
 	}
 	for i := range good.Ledgers {
 		for _, change := range []func(*Ledger){
-			func(l *Ledger) { l.Rows++; l.Doubled++ }, func(l *Ledger) { l.Rows--; l.Missing++ }, func(l *Ledger) { l.Cents++ }, func(l *Ledger) { l.Rows = 0 },
+			func(l *Ledger) { l.Rows++; l.Doubled++ }, func(l *Ledger) { l.Rows--; l.Missing++ }, func(l *Ledger) { l.Cents++ },
+			func(l *Ledger) { l.Rows = 0 },
 		} {
 			f := good
 			change(&f.Ledgers[i])
@@ -115,7 +117,8 @@ func TestExact(t *testing.T) {
 func TestExactWithAudits(t *testing.T) {
 	t.Parallel()
 	report := func(edit func(*audit.Report)) *audit.Report {
-		r := &audit.Report{Topic: "einmal-billing-x.orders.confirmed", Messages: 1003, Events: 1000, Recorded: 1000, Effects: 1000, Found: audit.Found{}}
+		r := &audit.Report{Topic: "einmal-billing-x.orders.confirmed", Messages: 1003, Events: 1000, Recorded: 1000,
+			Effects: 1000, Found: audit.Found{}}
 		for _, kind := range slices.Concat(audit.Findings(), audit.Notes()) {
 			r.Found[kind] = &audit.Finding{}
 		}
@@ -139,7 +142,8 @@ func TestExactWithAudits(t *testing.T) {
 	}
 	var b strings.Builder
 	printAudits(&b, []*audit.Report{report(func(r *audit.Report) { r.Found[audit.Lost].Count = 7 })})
-	for _, want := range []string{"audit                       orders.confirmed\n", "recorded                               1,000\n", "lost                                       7\n"} {
+	for _, want := range []string{"audit                       orders.confirmed\n",
+		"recorded                               1,000\n", "lost                                       7\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("there is no line %q:\n%s", want, b.String())
 		}
@@ -162,9 +166,12 @@ func TestJudge(t *testing.T) {
 		{"einmal kept its promise", Einmal, false, []column{{"einmal", good}}, false, "one payment at the provider"},
 		{"einmal broke it", Einmal, false, []column{{"einmal", bad}}, true, ""},
 		{"one receipt missing is enough", Einmal, false, []column{{"einmal", broken}}, true, ""},
-		{"damage is shown", Plain, false, []column{{"plain", bad}}, false, "provider charges 804 too many, 8 missing; receipts 838 too many"},
-		{"no damage is admitted", Careful, false, []column{{"careful", good}}, false, "careful: this time every order was charged once"},
-		{"side by side", Einmal, true, []column{{"einmal", good}, {"careful", nearly}, {"plain", bad}}, false, "careful: orders exact; charges exact; provider charges 2 too many, 0 missing; receipts exact"},
+		{"damage is shown", Plain, false, []column{{"plain", bad}}, false,
+			"provider charges 804 too many, 8 missing; receipts 838 too many"},
+		{"no damage is admitted", Careful, false, []column{{"careful", good}}, false,
+			"careful: this time every order was charged once"},
+		{"side by side", Einmal, true, []column{{"einmal", good}, {"careful", nearly}, {"plain", bad}}, false,
+			"careful: orders exact; charges exact; provider charges 2 too many, 0 missing; receipts exact"},
 		{"side by side, broken", Einmal, true, []column{{"einmal", bad}, {"careful", good}, {"plain", bad}}, true, ""},
 	} {
 		var b strings.Builder

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// trouble lives through the plan, or in a story that is shown through one after the other for as long as until is not done.
+// trouble lives through the plan, or in a story that is shown through one after the other for as long as until is not
+// done.
 func (s *Story) trouble(ctx, until context.Context) error {
 	if s.Serve != "" {
 		return s.endlessTrouble(ctx, until)
@@ -78,8 +79,8 @@ func (s *Story) do(ctx context.Context, step step) (err error) {
 	return s.start(i)
 }
 
-// busy returns the process of i's service with the latest delivery, or else i: one without work would wait long for a COMMIT to die
-// after.
+// busy returns the process of i's service with the latest delivery, or else i: one without work would wait long for a
+// COMMIT to die after.
 func (s *Story) busy(ctx context.Context, i int) (int, error) {
 	var latest string
 	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT process FROM delivery WHERE process LIKE $1 ORDER BY id DESC LIMIT 1), '')`,
