@@ -26,6 +26,7 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -60,7 +61,8 @@ const patience = 2 * time.Minute
 
 func registryAt(t *testing.T, address string, cfg *schemaregistry.Config) *schemaregistry.Registry {
 	t.Helper()
-	return schemaregistry.New(must[*sr.Client](t)(sr.NewClient(sr.URLs(address), sr.HTTPClient(&http.Client{Timeout: patience}))), cfg)
+	return schemaregistry.New(must[*sr.Client](t)(sr.NewClient(sr.URLs(address),
+		sr.HTTPClient(&http.Client{Timeout: patience}))), cfg)
 }
 
 const (
@@ -89,44 +91,54 @@ func fromOutboxToHandler(t *testing.T, p *process) {
 	registry := registryAt(t, p.address, &schemaregistry.Config{Timeout: patience})
 	b, pool := serverstest.InProcess(t), serverstest.Pool(t)
 	orders, refusals := b.Topic(t, 1), b.Topic(t, 1)
-	must[any](t)(pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Dedup, schema.Outbox)+"create table effect (what text)"))
+	must[any](t)(pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Dedup, schema.Outbox)+
+		"create table effect (what text)"))
 
 	register := &avrocodec.EncoderConfig{Register: true}
-	older := must[*avrocodec.Encoder[confirmed]](t)(avrocodec.NewEncoder[confirmed](registry, orders+"-value", confirmedV1, register))
-	newer := must[*avrocodec.Encoder[confirmed]](t)(avrocodec.NewEncoder[confirmed](registry, orders+"-value", confirmedV2, register))
+	older := must[*avrocodec.Encoder[confirmed]](t)(avrocodec.NewEncoder[confirmed](registry, orders+"-value", confirmedV1,
+		register))
+	newer := must[*avrocodec.Encoder[confirmed]](t)(avrocodec.NewEncoder[confirmed](registry, orders+"-value", confirmedV2,
+		register))
 	must[any](t)(registry.Register(t.Context(), refusals+"-value", sr.Schema{Schema: cancelled, Type: sr.TypeProtobuf}))
-	proto := must[*protocodec.Encoder[*wrapperspb.StringValue]](t)(protocodec.NewEncoder[*wrapperspb.StringValue](registry, refusals+"-value"))
+	proto := must[*protocodec.Encoder[*wrapperspb.StringValue]](t)(protocodec.NewEncoder[*wrapperspb.StringValue](registry,
+		refusals+"-value"))
 	events := []outbox.Event{
 		{Topic: orders, Value: must[[]byte](t)(older.Encode(t.Context(), confirmed{ID: "a"}))},
 		{Topic: orders, Value: must[[]byte](t)(newer.Encode(t.Context(), confirmed{ID: "b", Cents: 7}))},
 		{Topic: refusals, Value: must[[]byte](t)(proto.Encode(t.Context(), wrapperspb.String("c")))},
 	}
 	writer := pgxoutbox.NewWriter(nil)
-	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return writer.Write(t.Context(), tx, events...) }); err != nil {
+	if err := pgx.BeginFunc(t.Context(), pool,
+		func(tx pgx.Tx) error { return writer.Write(t.Context(), tx, events...) }); err != nil {
 		t.Fatal(err)
 	}
 
-	decode := must[func(*consumer.Message) (confirmed, error)](t)(avrocodec.NewDecoder[confirmed](registry, confirmedV2, nil))
-	decodeProto := must[func(*consumer.Message) (*wrapperspb.StringValue, error)](t)(protocodec.NewDecoder[*wrapperspb.StringValue](registry))
+	decode := must[func(*consumer.Message) (confirmed, error)](t)(avrocodec.NewDecoder[confirmed](registry, confirmedV2,
+		nil))
+	decodeProto := must[func(*consumer.Message) (*wrapperspb.StringValue,
+		error)](t)(protocodec.NewDecoder[*wrapperspb.StringValue](registry))
 	chain := middleware.Standard(pgxstore.New(pool, nil), nil)
 	run(t, func(ctx context.Context) error {
-		relay, err := outbox.New(outbox.Config{Brokers: b.Addrs, Database: pgxoutbox.NewDatabase(pool), PollInterval: 50 * time.Millisecond})
+		r, err := relay.New(relay.Config{Brokers: b.Addrs, Database: pgxoutbox.NewDatabase(pool),
+			PollInterval: 50 * time.Millisecond})
 		if err != nil {
 			return err
 		}
-		return relay.Run(ctx)
+		return r.Run(ctx)
 	})
 	run(t, func(ctx context.Context) error {
-		return consumer.Run(ctx, consumer.Config{Brokers: b.Addrs, Group: serverstest.Group(t), Topics: map[string]consumer.Topic{
-			orders: chain.Topic(consumer.DecodeTx(decode, func(ctx context.Context, tx pgx.Tx, e confirmed) error {
-				_, err := tx.Exec(ctx, "insert into effect values ($1)", fmt.Sprint(e.ID, " ", e.Cents))
-				return err
-			})),
-			refusals: chain.Topic(consumer.DecodeTx(decodeProto, func(ctx context.Context, tx pgx.Tx, e *wrapperspb.StringValue) error {
-				_, err := tx.Exec(ctx, "insert into effect values ($1)", e.GetValue())
-				return err
-			})),
-		}})
+		return consumer.Run(ctx, consumer.Config{Brokers: b.Addrs, Group: serverstest.Group(t),
+			Topics: map[string]consumer.Topic{
+				orders: chain.Topic(consumer.DecodeTx(decode, func(ctx context.Context, tx pgx.Tx, e confirmed) error {
+					_, err := tx.Exec(ctx, "insert into effect values ($1)", fmt.Sprint(e.ID, " ", e.Cents))
+					return err
+				})),
+				refusals: chain.Topic(consumer.DecodeTx(decodeProto,
+					func(ctx context.Context, tx pgx.Tx, e *wrapperspb.StringValue) error {
+						_, err := tx.Exec(ctx, "insert into effect values ($1)", e.GetValue())
+						return err
+					})),
+			}})
 	})
 	want := []string{"a 100", "b 7", "c"}
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -161,12 +173,15 @@ func run(t *testing.T, f func(context.Context) error) {
 // What this registry says of what it does not have, and what its absence looks like, is what the codecs take it for.
 func killedAndBack(t *testing.T, dir string, p *process) *process {
 	t.Helper()
-	patient := registryAt(t, p.address, &schemaregistry.Config{Timeout: patience, UnknownFor: time.Nanosecond, RetryAfter: 10 * time.Millisecond})
-	if _, err := patient.Lookup(t.Context(), "orders-value", sr.Schema{Schema: confirmedV1}); !errors.Is(err, schemaregistry.ErrNotRegistered) {
+	patient := registryAt(t, p.address, &schemaregistry.Config{Timeout: patience, UnknownFor: time.Nanosecond,
+		RetryAfter: 10 * time.Millisecond})
+	if _, err := patient.Lookup(t.Context(), "orders-value", sr.Schema{Schema: confirmedV1}); !errors.Is(err,
+		schemaregistry.ErrNotRegistered) {
 		t.Errorf("Lookup() where there is no subject = %v", err)
 	}
 	v := must[schemaregistry.Version](t)(patient.Register(t.Context(), "orders-value", sr.Schema{Schema: confirmedV1}))
-	if _, err := patient.Lookup(t.Context(), "orders-value", sr.Schema{Schema: confirmedV2}); !errors.Is(err, schemaregistry.ErrNotRegistered) {
+	if _, err := patient.Lookup(t.Context(), "orders-value", sr.Schema{Schema: confirmedV2}); !errors.Is(err,
+		schemaregistry.ErrNotRegistered) {
 		t.Errorf("Lookup() of another schema = %v", err)
 	}
 	_, err := patient.ByID(v.ID + 1000)

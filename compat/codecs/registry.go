@@ -1,5 +1,5 @@
-// Package codecs has the tests of the codecs of Avro and Protobuf against a schema registry, Apicurio's, from an event that is written to the
-// outbox to the handler that takes it.
+// Package codecs has the tests of the codecs of Avro and Protobuf against a schema registry, Apicurio's, from an event
+// that is written to the outbox to the handler that takes it.
 package codecs
 
 import (
@@ -32,7 +32,8 @@ func start(dir string, port string) (*process, error) {
 	if err != nil || len(jars) != 1 {
 		return nil, fmt.Errorf("%s has no apicurio-registry-app-*-runner.jar", dir)
 	}
-	cmd := exec.CommandContext(context.Background(), "java", "-Dquarkus.http.host=127.0.0.1", "-Dquarkus.http.port="+port, "-jar", jars[0])
+	cmd := exec.CommandContext(context.Background(), "java", "-Dquarkus.http.host=127.0.0.1", "-Dquarkus.http.port="+port,
+		"-jar", jars[0])
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

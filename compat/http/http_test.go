@@ -62,7 +62,8 @@ func serve(t *testing.T, fn idempotency.TxHandler[pgx.Tx], outside func(http.Han
 	if _, err := pool.Exec(t.Context(), schema.Postgres.SQL(nil, schema.Idempotency)); err != nil {
 		t.Fatal(err)
 	}
-	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), fn, idempotency.HandlerConfig{SingleTenant: true})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), fn,
+		idempotency.HandlerConfig{SingleTenant: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,8 @@ func TestCompressionOutside(t *testing.T) {
 					encoding := res.Header.Get("Content-Encoding")
 					if res.StatusCode != http.StatusCreated || text != answer || replayed != (i > 0) ||
 						(encoding == "gzip") != (accept == "gzip") {
-						t.Errorf("%s, request %d, %s: %d, %q, replayed %v, %d bytes", key, i, accept, res.StatusCode, encoding, replayed, len(text))
+						t.Errorf("%s, request %d, %s: %d, %q, replayed %v, %d bytes", key, i, accept, res.StatusCode, encoding, replayed,
+							len(text))
 					}
 					if vary := strings.Join(res.Header.Values("Vary"), ","); strings.Count(vary, "Origin") != 1 {
 						t.Errorf("%s, request %d: Vary is %q", key, i, vary)

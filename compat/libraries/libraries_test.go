@@ -61,14 +61,17 @@ func withSqlc(ctx context.Context, tx *sql.Tx, order order) error {
 // withEnt uses the driver that a generated client is given: ent.NewClient(ent.Driver(driver)).
 func withEnt(ctx context.Context, tx *sql.Tx, order order) error {
 	driver := entsql.NewDriver(entdialect.Postgres, entsql.Conn{ExecQuerier: tx})
-	query, args := entsql.Dialect(entdialect.Postgres).Insert("charge").Columns("order_id", "cents").Values(order.ID, order.Cents).Query()
+	query, args := entsql.Dialect(entdialect.Postgres).Insert("charge").Columns("order_id", "cents").Values(order.ID,
+		order.Cents).Query()
 	return driver.Exec(ctx, query, args, nil)
 }
 
-// A library that works in the store's transaction leaves nothing behind if that is rolled back, and takes effect once if not.
+// A library that works in the store's transaction leaves nothing behind if that is rolled back, and takes effect once
+// if not.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(context.Context, *sql.Tx, order) error{"sqlc": withSqlc, "sqlx": withSqlx, "GORM": withGORM, "ent": withEnt} {
+	for name, write := range map[string]func(context.Context, *sql.Tx, order) error{"sqlc": withSqlc, "sqlx": withSqlx,
+		"GORM": withGORM, "ent": withEnt} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, err := sql.Open("pgx", serverstest.DatabaseURL(t))
@@ -76,15 +79,17 @@ func TestLibraries(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = db.Close() })
-			if _, err := db.ExecContext(t.Context(), schema.Postgres.SQL(nil, schema.Dedup)+"create table charge (order_id text, cents bigint)"); err != nil {
+			if _, err := db.ExecContext(t.Context(), schema.Postgres.SQL(nil, schema.Dedup)+
+				"create table charge (order_id text, cents bigint)"); err != nil {
 				t.Fatal(err)
 			}
 			store := sqlstore.New(db, schema.Postgres, nil)
 			broken := errors.New("broken")
 			for _, fails := range []error{broken, nil, nil} {
-				_, err := store.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: "e"}, func(ctx context.Context, tx *sql.Tx) error {
-					return errors.Join(write(ctx, tx, order{"o", 7}), fails)
-				})
+				_, err := store.Once(t.Context(), dedupstore.Key{Consumer: "c", Event: "e"},
+					func(ctx context.Context, tx *sql.Tx) error {
+						return errors.Join(write(ctx, tx, order{"o", 7}), fails)
+					})
 				if (err != nil) != (fails != nil) || fails == nil && err != nil {
 					t.Fatalf("Once: %v, want %v", err, fails)
 				}
@@ -101,7 +106,8 @@ func TestLibraries(t *testing.T) {
 
 func charges(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), "select count(*) from charge where order_id = 'o' and cents = 7").Scan(&n); err != nil {
+	if err := db.QueryRowContext(t.Context(),
+		"select count(*) from charge where order_id = 'o' and cents = 7").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -101,8 +101,10 @@ func wantNone(t *testing.T, dialect schema.Dialect, db *sql.DB) {
 func TestGoose(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, dialect schema.Dialect, db *sql.DB) {
-		files := fstest.MapFS{"20260102150405_einmal.sql": {Data: []byte("-- +goose Up\n" + dialect.SQL(nil) + "\n-- +goose Down\n" + down(dialect))}}
-		provider, err := goose.NewProvider(map[schema.Dialect]goose.Dialect{schema.Postgres: goose.DialectPostgres, schema.SQLite: goose.DialectSQLite3}[dialect], db, files)
+		files := fstest.MapFS{"20260102150405_einmal.sql": {Data: []byte("-- +goose Up\n" + dialect.SQL(nil) +
+			"\n-- +goose Down\n" + down(dialect))}}
+		provider, err := goose.NewProvider(map[schema.Dialect]goose.Dialect{schema.Postgres: goose.DialectPostgres,
+			schema.SQLite: goose.DialectSQLite3}[dialect], db, files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +161,8 @@ func TestGolangMigrate(t *testing.T) {
 	})
 }
 
-// ownDatabase replaces the connection to a schema by one to a database without any other: Atlas looks at all schemas that there are.
+// ownDatabase replaces the connection to a schema by one to a database without any other: Atlas looks at all schemas
+// that there are.
 func ownDatabase(t *testing.T, db *sql.DB) *sql.DB {
 	t.Helper()
 	name := "einmal_" + strings.ToLower(rand.Text())

@@ -168,7 +168,8 @@ func (a *audited) measure(ctx context.Context, messages int64) error {
 		return err
 	}
 	fmt.Printf("took      %v, %.0f messages/s\nsteps     %v\npeak      %d MiB\nread      %d messages, %d records, %d effects\nmachine   %s\n",
-		f.Took.Round(100*time.Millisecond), float64(messages)/f.Took.Seconds(), f.SecondsOfSteps, f.PeakKiB>>10, f.Messages, f.Records, f.Effects, machine())
+		f.Took.Round(100*time.Millisecond), float64(messages)/f.Took.Seconds(), f.SecondsOfSteps, f.PeakKiB>>10, f.Messages,
+		f.Records, f.Effects, machine())
 	if !f.Clean || f.Recorded != messages || f.Records != messages || f.Effects != messages {
 		return fmt.Errorf("the audit has found what is not there: %s", out)
 	}

@@ -28,7 +28,8 @@ func consume(ctx context.Context, args []string) error {
 		return err
 	}
 	defer kafka.Close()
-	fmt.Printf("consume only: an empty handler, no database\nbroker    %s\nmachine   %s\nmessages  %d of %d bytes\n", kafka.Origin, machine(), *messages, *size)
+	fmt.Printf("consume only: an empty handler, no database\nbroker    %s\nmachine   %s\nmessages  %d of %d bytes\n",
+		kafka.Origin, machine(), *messages, *size)
 	payload := bytes.Repeat([]byte("x"), *size)
 	return withTopic(kafka.Addrs, int32(*partitions), *messages, func(int) []byte { return payload }, func(topic string) error { //nolint:gosec // a small number
 		results, err := interleave(ctx, *rounds, []side{

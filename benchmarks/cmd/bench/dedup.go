@@ -125,7 +125,8 @@ func (b *dedupBench) checkDurable(ctx context.Context) error {
 			return err
 		}
 		if value != "on" {
-			return fmt.Errorf("%s is %s on %s: its figures would say nothing; set %s to a server where it is on", name, value, b.database.Origin, servers.EnvDatabaseURL)
+			return fmt.Errorf("%s is %s on %s: its figures would say nothing; set %s to a server where it is on", name, value,
+				b.database.Origin, servers.EnvDatabaseURL)
 		}
 	}
 	return nil
@@ -145,7 +146,8 @@ func (b *dedupBench) round(ctx context.Context, partitions int32, messages int, 
 type step func(ctx context.Context, pool *pgxpool.Pool) error
 
 // roundOn runs a way on a topic, a group and tables of its own, between two steps.
-func (b *dedupBench) roundOn(ctx context.Context, partitions int32, messages int, run way, prepare, check step) (rate float64, err error) {
+func (b *dedupBench) roundOn(ctx context.Context, partitions int32, messages int, run way, prepare,
+	check step) (rate float64, err error) {
 	s, err := b.database.NewSchema(ctx, "bench")
 	if err != nil {
 		return 0, err
@@ -168,7 +170,8 @@ func (b *dedupBench) roundOn(ctx context.Context, partitions int32, messages int
 	return rate, errors.Join(err, check(ctx, pool))
 }
 
-// openPool gives each partition a connection and more: pgx's default is 4 on a small machine, of which pgxstore leaves one to others.
+// openPool gives each partition a connection and more: pgx's default is 4 on a small machine, of which pgxstore leaves
+// one to others.
 func openPool(ctx context.Context, url string, p *proxy) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -191,7 +194,8 @@ func makeTables(ctx context.Context, pool *pgxpool.Pool) error {
 
 func checkEffects(ctx context.Context, pool *pgxpool.Pool, messages int) error {
 	var rows, orders int
-	if err := pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT order_id) FROM charge`).Scan(&rows, &orders); err != nil {
+	if err := pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT order_id) FROM charge`).Scan(&rows,
+		&orders); err != nil {
 		return err
 	}
 	if rows != messages || orders != messages {
@@ -207,7 +211,8 @@ func (b *dedupBench) einmal(by consumer.Order, workers int) way {
 	}
 }
 
-func (b *dedupBench) config(topic string, pool *pgxpool.Pool, m *meter, by consumer.Order, workers int) consumer.Config {
+func (b *dedupBench) config(topic string, pool *pgxpool.Pool, m *meter, by consumer.Order,
+	workers int) consumer.Config {
 	charge := func(ctx context.Context, tx pgx.Tx, o order) error {
 		_, err := tx.Exec(ctx, effect, o.ID, o.Cents)
 		return err
@@ -225,7 +230,8 @@ func (b *dedupBench) config(topic string, pool *pgxpool.Pool, m *meter, by consu
 
 // plain is the same transaction by hand: BEGIN, record, insert, COMMIT, each a round trip, and then the mark.
 func (b *dedupBench) plain(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
-	// not ctx: it ends when the last message has, and the others' transactions with it; but one that can end, as a session's
+	// not ctx: it ends when the last message has, and the others' transactions with it; but one that can end, as a
+	// session's
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	handle := func(msg *sarama.ConsumerMessage) error { return plainTransaction(lasting, pool, topic, msg) }

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -18,14 +20,16 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 )
 
-// groups measures many messages in one transaction, beside hand-written loops that do the same batching without any guarantee.
+// groups measures many messages in one transaction, beside hand-written loops that do the same batching without any
+// guarantee.
 func groups(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("groups", flag.ContinueOnError)
 	messages := fs.Int("messages", 50_000, "messages per partition and round")
 	size := fs.Int("group", 200, "messages per transaction")
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
-	cases := fs.Bool("cases", false, "measure failures, contended rows, functions that wait, single messages and SQLite instead")
-	only := fs.String("only", "", "with -cases: those in whose name this stands")
+	cases := fs.Bool("cases", false,
+		"measure failures, contended rows, functions that wait, single messages and SQLite instead")
+	only := fs.String("only", "", "those cases, or ways beside the first, in whose name this stands")
 	rtt := fs.Duration("rtt", 0, "network round trip to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -47,7 +51,7 @@ func groups(ctx context.Context, args []string) error {
 	for _, partitions := range []int32{1, 4} {
 		n := *messages * int(partitions)
 		used := cpuUse{b: b}
-		results, err := interleave(ctx, *rounds, used.of([]side{
+		results, err := interleave(ctx, *rounds, used.of(chosen(*only, []side{
 			{"loop, one by one", func(ctx context.Context) (float64, error) {
 				return b.round(ctx, partitions, n, b.batches(*size, oneByOne))
 			}},
@@ -76,7 +80,7 @@ func groups(ctx context.Context, args []string) error {
 			{"rows by COPY, PartitionOrder", func(ctx context.Context) (float64, error) {
 				return b.round(ctx, partitions, n, b.groupedRows(consumer.PartitionOrder, *size))
 			}},
-		}))
+		})))
 		if err != nil {
 			return err
 		}
@@ -137,16 +141,19 @@ func (b *dedupBench) groupedRows(by consumer.Order, size int) way {
 			rows.Add(o)
 			return nil
 		}
-		store := pgxstore.NewRows(pool, &pgxstore.Config{Group: size}, func(ctx context.Context, tx pgx.Tx, orders []order) error {
-			next := func(i int) ([]any, error) { return []any{orders[i].ID, orders[i].Cents}, nil }
-			_, err := tx.CopyFrom(ctx, pgx.Identifier{"charge"}, []string{"order_id", "cents"}, pgx.CopyFromSlice(len(orders), next))
-			return err
-		})
+		store := pgxstore.NewRows(pool, &pgxstore.Config{Group: size},
+			func(ctx context.Context, tx pgx.Tx, orders []order) error {
+				next := func(i int) ([]any, error) { return []any{orders[i].ID, orders[i].Cents}, nil }
+				_, err := tx.CopyFrom(ctx, pgx.Identifier{"charge"}, []string{"order_id", "cents"},
+					pgx.CopyFromSlice(len(orders), next))
+				return err
+			})
 		return b.consume(ctx, topic, by, m, middleware.Dedup(store, consumer.JSONTx(charge), nil))
 	}
 }
 
-func (b *dedupBench) consume(ctx context.Context, topic string, by consumer.Order, m *meter, handler consumer.Handler) error {
+func (b *dedupBench) consume(ctx context.Context, topic string, by consumer.Order, m *meter,
+	handler consumer.Handler) error {
 	return consumer.Run(ctx, consumer.Config{
 		Brokers: b.kafka.Addrs, Group: unique(), Logger: quiet,
 		Middleware: []consumer.Middleware{m.link},
@@ -166,7 +173,8 @@ func (b *dedupBench) batches(size int, run transaction) way {
 	return func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
 		lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		loop := &batching{size: size, meter: m, handle: func(msgs []*sarama.ConsumerMessage) error { return run(lasting, pool, topic, msgs) }}
+		loop := &batching{size: size, meter: m,
+			handle: func(msgs []*sarama.ConsumerMessage) error { return run(lasting, pool, topic, msgs) }}
 		cfg := clientConfig()
 		cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
 		group, err := sarama.NewConsumerGroup(b.kafka.Addrs, unique(), cfg)
@@ -246,7 +254,8 @@ func queued(ctx context.Context, pool *pgxpool.Pool, topic string, msgs []*saram
 		inserted := make([]bool, len(msgs))
 		records := &pgx.Batch{}
 		for i, msg := range msgs {
-			records.Queue(record, string(msg.Headers[0].Value), topic).QueryRow(func(row pgx.Row) error { return row.Scan(&inserted[i]) })
+			records.Queue(record, string(msg.Headers[0].Value),
+				topic).QueryRow(func(row pgx.Row) error { return row.Scan(&inserted[i]) })
 		}
 		if err := tx.SendBatch(ctx, records).Close(); err != nil {
 			return err
@@ -267,4 +276,10 @@ func queued(ctx context.Context, pool *pgxpool.Pool, topic string, msgs []*saram
 		}
 		return tx.SendBatch(ctx, effects).Close()
 	})
+}
+
+// chosen is the first side, and those in whose name only stands.
+func chosen(only string, sides []side) []side {
+	return append(sides[:1:1], slices.DeleteFunc(sides[1:],
+		func(s side) bool { return !strings.Contains(s.name, only) })...)
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// groupCases measures groups where not all is well: messages that fail, rows that all want, functions that wait; and where a group is
-// of no use: one message at a time. Each is beside what it has to be compared with.
+// groupCases measures groups where not all is well: messages that fail, rows that all want, functions that wait; and
+// where a group is of no use: one message at a time. Each is beside what it has to be compared with.
 func (b *dedupBench) groupCases(ctx context.Context, only string, messages, size, rounds int) error {
 	failing := func(by consumer.Order, every, group int) way {
 		return b.difficult(by, 0, group, func(ctx context.Context, tx pgx.Tx, o order) error {
@@ -63,16 +63,21 @@ func (b *dedupBench) groupCases(ctx context.Context, only string, messages, size
 		sides []side
 	}{
 		{"1 in 100 fails for good, PartitionOrder", []side{
-			{"none fails", round(failing(consumer.PartitionOrder, 0, size), 1)}, {"1 in 100 fails", round(failing(consumer.PartitionOrder, 100, size), 1)},
+			{"none fails", round(failing(consumer.PartitionOrder, 0, size), 1)},
+			{"1 in 100 fails", round(failing(consumer.PartitionOrder, 100, size), 1)},
 		}},
 		{"1 in 100 fails for good, KeyOrder", []side{
-			{"none fails", round(failing(consumer.KeyOrder, 0, size), 1)}, {"1 in 100 fails", round(failing(consumer.KeyOrder, 100, size), 1)},
+			{"none fails", round(failing(consumer.KeyOrder, 0, size), 1)},
+			{"1 in 100 fails", round(failing(consumer.KeyOrder, 100, size), 1)},
 		}},
 		{"all fail, KeyOrder", []side{
-			{"without Group", round(failing(consumer.KeyOrder, 1, 0), 1)}, {"Group", round(failing(consumer.KeyOrder, 1, size), 1)},
+			{"without Group", round(failing(consumer.KeyOrder, 1, 0), 1)},
+			{"Group", round(failing(consumer.KeyOrder, 1, size), 1)},
 		}},
-		{"100 hot counters, 4 partitions", []side{{"without Group", round(counters(0), 4)}, {"Group", round(counters(size), 4)}}},
-		{"functions wait 2 ms, 32 workers", []side{{"without Group", round(waiting(0), 4)}, {"Group", round(waiting(size), 4)}}},
+		{"100 hot counters, 4 partitions", []side{{"without Group", round(counters(0), 4)},
+			{"Group", round(counters(size), 4)}}},
+		{"functions wait 2 ms, 32 workers", []side{{"without Group", round(waiting(0), 4)},
+			{"Group", round(waiting(size), 4)}}},
 		{"one message at a time", []side{
 			{"without Group", func(ctx context.Context) (float64, error) { return b.alone(ctx, messages, 0) }},
 			{"Group", func(ctx context.Context) (float64, error) { return b.alone(ctx, messages, size) }},
@@ -97,7 +102,8 @@ func (b *dedupBench) groupCases(ctx context.Context, only string, messages, size
 var errDifficult = errors.New("this message fails")
 
 // difficult is a chain with dead letters.
-func (b *dedupBench) difficult(by consumer.Order, workers, group int, handle func(context.Context, pgx.Tx, order) error) way {
+func (b *dedupBench) difficult(by consumer.Order, workers, group int,
+	handle func(context.Context, pgx.Tx, order) error) way {
 	return func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
 		store := pgxstore.New(pool, &pgxstore.Config{Group: group})
 		log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -107,7 +113,8 @@ func (b *dedupBench) difficult(by consumer.Order, workers, group int, handle fun
 			Topics: map[string]consumer.Topic{topic: {
 				Order: by, Workers: workers,
 				Middleware: []consumer.Middleware{
-					middleware.DeadLetter(store, pgxdeadletter.New(pool, nil), &middleware.DeadLetterConfig{Logger: log, PerSecond: -1}),
+					middleware.DeadLetter(store, pgxdeadletter.New(pool, nil),
+						&middleware.DeadLetterConfig{Logger: log, PerSecond: -1}),
 					middleware.Retry(5, nil), middleware.Recover(),
 				},
 				Handler: middleware.Dedup(store, consumer.JSONTx(handle), nil),
@@ -124,7 +131,8 @@ func (b *dedupBench) unchecked(ctx context.Context, partitions int32, messages i
 			return err
 		}
 		return errors.Join(schema.Postgres.Apply(ctx, exec, nil, schema.DeadLetter),
-			exec(ctx, "CREATE TABLE counter AS SELECT id, 0::bigint AS n FROM generate_series(0, 99) id"), exec(ctx, "CREATE UNIQUE INDEX ON counter (id)"))
+			exec(ctx, "CREATE TABLE counter AS SELECT id, 0::bigint AS n FROM generate_series(0, 99) id"),
+			exec(ctx, "CREATE UNIQUE INDEX ON counter (id)"))
 	}, func(context.Context, *pgxpool.Pool) error { return nil })
 }
 
@@ -146,10 +154,11 @@ func (b *dedupBench) alone(ctx context.Context, messages, group int) (rate float
 	store := pgxstore.New(pool, &pgxstore.Config{Group: group})
 	began := time.Now()
 	for i := range messages {
-		if _, err := store.Once(ctx, dedupstore.Key{Consumer: "alone", Event: fmt.Sprint(i)}, func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, effect, i, i)
-			return err
-		}); err != nil {
+		if _, err := store.Once(ctx, dedupstore.Key{Consumer: "alone", Event: fmt.Sprint(i)},
+			func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, effect, i, i)
+				return err
+			}); err != nil {
 			return 0, err
 		}
 	}
@@ -163,7 +172,8 @@ func onSQLite(ctx context.Context, messages, group int) (rate float64, err error
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "db")+"?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "db")+
+		"?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 	if err != nil {
 		return 0, err
 	}
@@ -185,10 +195,11 @@ func onSQLite(ctx context.Context, messages, group int) (rate float64, err error
 	for range workers {
 		all.Go(func() {
 			for i := next.Add(1); i <= int64(messages); i = next.Add(1) {
-				if _, err := store.Once(ctx, dedupstore.Key{Consumer: "sqlite", Event: fmt.Sprint(i)}, func(ctx context.Context, tx *sql.Tx) error {
-					_, err := tx.ExecContext(ctx, "INSERT INTO charge VALUES (?)", i)
-					return err
-				}); err != nil {
+				if _, err := store.Once(ctx, dedupstore.Key{Consumer: "sqlite", Event: fmt.Sprint(i)},
+					func(ctx context.Context, tx *sql.Tx) error {
+						_, err := tx.ExecContext(ctx, "INSERT INTO charge VALUES (?)", i)
+						return err
+					}); err != nil {
 					failed.Store(&err)
 					return
 				}

@@ -35,8 +35,8 @@ type httpBench struct {
 	keys    atomic.Int64
 }
 
-// idempotencyBench measures requests that are handled once, and their repetitions, beside the same handler in a plain transaction, and pgbench with
-// the same statements.
+// idempotencyBench measures requests that are handled once, and their repetitions, beside the same handler in a plain
+// transaction, and pgbench with the same statements.
 func idempotencyBench(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("idempotency", flag.ContinueOnError)
 	seconds := fs.Int("seconds", 3, "of a side in a round")
@@ -129,7 +129,8 @@ func (w *buffered) WriteHeader(int)             {}
 func (w *buffered) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 func (b *httpBench) compare(ctx context.Context, rounds int) error {
-	handler, err := idempotency.NewHandler(pgxidempotency.New(b.pool, nil), place, idempotency.HandlerConfig{SingleTenant: true, Logger: quiet})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(b.pool, nil), place,
+		idempotency.HandlerConfig{SingleTenant: true, Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,8 @@ func (b *httpBench) repeated() string {
 }
 
 func request(ctx context.Context, url, key string) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"customer":4711,"items":[{"sku":"a-1","count":2}]}`))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+		strings.NewReader(`{"customer":4711,"items":[{"sku":"a-1","count":2}]}`))
 	if err != nil {
 		return nil, err
 	}
@@ -266,12 +268,14 @@ where k.expires_at <= clock_timestamp() returning true;
 COMMIT;
 `
 
-// bytes reports what a request takes: in the table and its indexes, and of the write-ahead log, beside the insert of the handler.
+// bytes reports what a request takes: in the table and its indexes, and of the write-ahead log, beside the insert of
+// the handler.
 func (b *httpBench) bytes(ctx context.Context) error {
 	if _, err := b.pool.Exec(ctx, "truncate idempotency_key"); err != nil {
 		return err
 	}
-	handler, err := idempotency.NewHandler(pgxidempotency.New(b.pool, nil), place, idempotency.HandlerConfig{SingleTenant: true, Logger: quiet})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(b.pool, nil), place,
+		idempotency.HandlerConfig{SingleTenant: true, Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -300,7 +304,8 @@ func (b *httpBench) bytes(ctx context.Context) error {
 		return err
 	}
 	var table, indexes int64
-	if err := b.pool.QueryRow(ctx, "select pg_table_size('idempotency_key'), pg_indexes_size('idempotency_key')").Scan(&table, &indexes); err != nil {
+	if err := b.pool.QueryRow(ctx,
+		"select pg_table_size('idempotency_key'), pg_indexes_size('idempotency_key')").Scan(&table, &indexes); err != nil {
 		return err
 	}
 	replay, err := wal(direct(handler, b.repeated))

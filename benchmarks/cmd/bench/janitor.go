@@ -38,11 +38,12 @@ func sweeps(ctx context.Context, args []string) error {
 	deleted := map[string][]int64{} // by side, while messages were handled
 	beside := func(name string, cfg *janitor.Config) side {
 		return side{name, func(ctx context.Context) (float64, error) {
-			return b.round(ctx, partitions, *messages, func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
-				n, err := b.swept(ctx, topic, pool, m, *backlog, cfg)
-				deleted[name] = append(deleted[name], n)
-				return err
-			})
+			return b.round(ctx, partitions, *messages,
+				func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
+					n, err := b.swept(ctx, topic, pool, m, *backlog, cfg)
+					deleted[name] = append(deleted[name], n)
+					return err
+				})
 		}}
 	}
 	results, err := interleave(ctx, *rounds, []side{
@@ -61,8 +62,10 @@ func sweeps(ctx context.Context, args []string) error {
 	return nil
 }
 
-// swept consumes a topic, beside a janitor that begins with the first message, if cfg is not nil. It returns what that has deleted.
-func (b *dedupBench) swept(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter, backlog int, cfg *janitor.Config) (int64, error) {
+// swept consumes a topic, beside a janitor that begins with the first message, if cfg is not nil. It returns what that
+// has deleted.
+func (b *dedupBench) swept(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter, backlog int,
+	cfg *janitor.Config) (int64, error) {
 	const fill = `INSERT INTO processed_event (event_id, consumer_id, processed_at)
 		SELECT gen_random_uuid()::text, 'old', now() - interval '30 days' + g * interval '1 millisecond' FROM generate_series(1, $1::int) g`
 	if _, err := pool.Exec(ctx, fill, backlog); err != nil {

@@ -23,8 +23,10 @@ func clientConfig() *sarama.Config {
 // unique names a topic and its group.
 func unique() string { return "einmal-bench-" + strings.ToLower(rand.Text()[:8]) }
 
-// withTopic makes a topic with messages in it, evenly spread, runs f, and deletes the topic. Message i has the id "<i>".
-func withTopic(brokers []string, partitions int32, messages int, value func(i int) []byte, f func(topic string) error) error {
+// withTopic makes a topic with messages in it, evenly spread, runs f, and deletes the topic. Message i has the id
+// "<i>".
+func withTopic(brokers []string, partitions int32, messages int, value func(i int) []byte,
+	f func(topic string) error) error {
 	id := func(i int) []byte { return fmt.Append(nil, i) }
 	return withEmptyTopic(brokers, partitions, func(topic string) error {
 		if err := fill(brokers, topic, partitions, messages, id, value); err != nil {
@@ -42,7 +44,8 @@ func withEmptyTopic(brokers []string, partitions int32, f func(topic string) err
 		return err
 	}
 	defer admin.Close()
-	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: -1}, false); err != nil {
+	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: -1},
+		false); err != nil {
 		return fmt.Errorf("create a topic: %w", err)
 	}
 	defer func() { err = errors.Join(err, admin.DeleteTopic(topic)) }()
@@ -69,7 +72,8 @@ func fill(brokers []string, topic string, partitions int32, messages int, id, va
 		var msgs []*sarama.ProducerMessage
 		for i := from; i < min(from+batch, messages); i++ {
 			msgs = append(msgs, &sarama.ProducerMessage{
-				Topic: topic, Partition: int32(i) % partitions, Key: sarama.StringEncoder(fmt.Sprint("key-", i%keys)), Value: sarama.ByteEncoder(value(i)),
+				Topic: topic, Partition: int32(i) % partitions, Key: sarama.StringEncoder(fmt.Sprint("key-", i%keys)),
+				Value:   sarama.ByteEncoder(value(i)),
 				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: id(i)}},
 			})
 		}
@@ -80,7 +84,8 @@ func fill(brokers []string, topic string, partitions int32, messages int, id, va
 	return nil
 }
 
-// bare is the plain loop around a consumer group, with sarama's defaults: offsets are committed every second in the background.
+// bare is the plain loop around a consumer group, with sarama's defaults: offsets are committed every second in the
+// background.
 type bare struct {
 	handle func(msg *sarama.ConsumerMessage) error
 	meter  *meter

@@ -1,4 +1,5 @@
-// Command bench measures einmal beside the plain way, on the same servers and in the same run. See the README of this module.
+// Command bench measures einmal beside the plain way, on the same servers and in the same run. See the README of this
+// module.
 //
 //	go run ./cmd/bench dedup     # the full chain: one transaction per message
 //	go run ./cmd/bench repeat    # what a repeated message costs

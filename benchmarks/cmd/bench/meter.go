@@ -9,8 +9,8 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 )
 
-// meter counts the messages of a round. Its clock runs from the start of the first message to the end of the last, so that neither
-// joining the group nor leaving it is measured. It is safe for concurrent use.
+// meter counts the messages of a round. Its clock runs from the start of the first message to the end of the last, so
+// that neither joining the group nor leaving it is measured. It is safe for concurrent use.
 type meter struct {
 	total   int64
 	started atomic.Bool

@@ -18,7 +18,8 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 )
 
-// observe measures what tracing and metrics cost: of the full chain, and of a handler that does nothing, where each nanosecond shows.
+// observe measures what tracing and metrics cost: of the full chain, and of a handler that does nothing, where each
+// nanosecond shows.
 func observe(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("observe", flag.ContinueOnError)
 	messages := fs.Int("messages", 20_000, "messages per round of the full chain, on 1 partition")
@@ -34,7 +35,8 @@ func observe(ctx context.Context, args []string) error {
 	defer b.close()
 	fmt.Printf("tracing (sampled out) and metrics (SDK, collected each second)\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\n",
 		b.kafka.Origin, b.database.Origin, machine())
-	results, err := interleave(ctx, *rounds, sidesOf(func(ctx context.Context, o observers) (float64, error) { return b.observed(ctx, *messages, o) }))
+	results, err := interleave(ctx, *rounds,
+		sidesOf(func(ctx context.Context, o observers) (float64, error) { return b.observed(ctx, *messages, o) }))
 	if err != nil {
 		return err
 	}
@@ -55,7 +57,8 @@ func sidesOf(run func(ctx context.Context, o observers) (float64, error)) (sides
 	for _, s := range []struct {
 		name string
 		o    observers
-	}{{"neither", observers{}}, {"tracing", observers{tracing: true}}, {"metrics", observers{metrics: true}}, {"both", observers{true, true}}} {
+	}{{"neither", observers{}}, {"tracing", observers{tracing: true}}, {"metrics", observers{metrics: true}},
+		{"both", observers{true, true}}} {
 		sides = append(sides, side{s.name, func(ctx context.Context) (float64, error) { return run(ctx, s.o) }})
 	}
 	return sides

@@ -18,6 +18,7 @@ import (
 
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -29,6 +30,7 @@ func outboxBench(ctx context.Context, args []string) error {
 	rounds := fs.Int("rounds", 3, "rounds; an odd number has a median that was measured")
 	only := fs.String("only", "", "a regular expression: measure only the sides whose names it matches")
 	seconds := fs.Int("latency", 10, "seconds at 100 events/s for each latency; 0 leaves it out")
+	large := fs.Int("large", 0, "instead: a table of so many rows that are sent and a tenth of that which wait, 10000000 for example")
 	rtt := fs.Duration("rtt", 0, "network round trip from what sends to the database, made by a proxy")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -39,6 +41,11 @@ func outboxBench(ctx context.Context, args []string) error {
 	}
 	defer d.close()
 	b := &backlog{dedupBench: d, rows: *rows, value: []byte(strings.Repeat("x", *size))}
+	if *large > 0 {
+		fmt.Printf("outbox: a large table\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\n",
+			d.kafka.Origin, d.database.Origin, machine())
+		return b.large(ctx, *large)
+	}
 	fmt.Printf("outbox: a backlog of %d rows of %d bytes, %d keys, 4 partitions, is sent\nbroker    %s\ndatabase  %s, fsync=on, synchronous_commit=on\nmachine   %s\n",
 		*rows, *size, keys, d.kafka.Origin, d.database.Origin, machine())
 	if *rtt > 0 {
@@ -86,7 +93,10 @@ func (b *backlog) sides() []side {
 		{"producer alone", in(func(ctx context.Context, r *outboxRound) error { return r.plain(ctx, false, true) })},
 		{"SQL alone", in(func(ctx context.Context, r *outboxRound) error { return r.plain(ctx, true, false) })},
 		{"single-phase", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.SinglePhase, 1) })},
-		{"single-phase x 4", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.SinglePhase, 4) })},
+		{"single-phase x 4", in(func(ctx context.Context, r *outboxRound) error {
+			return r.einmal(ctx, outbox.SinglePhase,
+				4)
+		})},
 		{"two-phase", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.TwoPhase, 1) })},
 		{"watermill Forwarder", in(func(ctx context.Context, r *outboxRound) error { return r.watermill(ctx) })},
 		{"two-phase x 4", in(func(ctx context.Context, r *outboxRound) error { return r.einmal(ctx, outbox.TwoPhase, 4) })},
@@ -109,25 +119,7 @@ create index on plain (id) where not sent`
 
 // round fills both tables and has one of them sent.
 func (b *backlog) round(ctx context.Context, run func(context.Context, *outboxRound) error) (rate float64, err error) {
-	s, err := b.database.NewSchema(ctx, "bench")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.Drop(context.WithoutCancel(ctx))) }()
-	pool, err := pgxpool.New(ctx, s.URL)
-	if err != nil {
-		return 0, err
-	}
-	defer pool.Close()
-	err = schema.Postgres.Apply(ctx, func(ctx context.Context, sql string) error {
-		_, err := pool.Exec(ctx, sql)
-		return err
-	}, nil, schema.Outbox)
-	if err != nil {
-		return 0, err
-	}
-	err = withTopic(b.kafka.Addrs, 4, 0, nil, func(topic string) error {
-		r := &outboxRound{backlog: b, pool: pool, url: s.URL, topic: topic}
+	err = b.onOutbox(ctx, func(r *outboxRound) error {
 		if err := r.fill(ctx); err != nil {
 			return err
 		}
@@ -138,6 +130,30 @@ func (b *backlog) round(ctx context.Context, run func(context.Context, *outboxRo
 		return nil
 	})
 	return rate, err
+}
+
+// onOutbox calls run with empty tables and a topic of their own.
+func (b *backlog) onOutbox(ctx context.Context, run func(*outboxRound) error) (err error) {
+	s, err := b.database.NewSchema(ctx, "bench")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Drop(context.WithoutCancel(ctx))) }()
+	pool, err := pgxpool.New(ctx, s.URL)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	err = schema.Postgres.Apply(ctx, func(ctx context.Context, sql string) error {
+		_, err := pool.Exec(ctx, sql)
+		return err
+	}, nil, schema.Outbox)
+	if err != nil {
+		return err
+	}
+	return withTopic(b.kafka.Addrs, 4, 0, nil, func(topic string) error {
+		return run(&outboxRound{backlog: b, pool: pool, url: s.URL, topic: topic})
+	})
 }
 
 func (r *outboxRound) fill(ctx context.Context) error {
@@ -185,7 +201,8 @@ func (r *outboxRound) plain(ctx context.Context, sql, kafka bool) error {
 			}
 			continue
 		}
-		if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return r.plainBatch(ctx, tx, producer, kafka) }); err != nil {
+		if err := pgx.BeginFunc(ctx, pool,
+			func(tx pgx.Tx) error { return r.plainBatch(ctx, tx, producer, kafka) }); err != nil {
 			return err
 		}
 	}
@@ -242,17 +259,17 @@ func (r *outboxRound) einmal(ctx context.Context, mode outbox.Mode, relays int) 
 	defer end()
 	var all sync.WaitGroup
 	errs := make(chan error, relays)
-	running := make([]*outbox.Relay, relays)
+	running := make([]*relay.Relay, relays)
 	r.begun = time.Now()
 	for i := range running {
-		relay, pool, err := r.relay(ctx, outbox.Config{Mode: mode})
+		sender, pool, err := r.relay(ctx, relay.Config{Mode: mode})
 		if err != nil {
 			return err
 		}
-		running[i] = relay
+		running[i] = sender
 		all.Go(func() {
 			defer pool.Close()
-			errs <- relay.Run(stop)
+			errs <- sender.Run(stop)
 		})
 	}
 	for published(running) < int64(r.rows) && ctx.Err() == nil {
@@ -264,9 +281,9 @@ func (r *outboxRound) einmal(ctx context.Context, mode outbox.Mode, relays int) 
 	return errors.Join(<-errs, r.allSent(context.WithoutCancel(ctx)))
 }
 
-// published is what the relays have sent and committed. The table itself is not asked while it is measured: a look at rows by their status
-// reads all that are dead or marked, again and again, on the processors that the relays need.
-func published(relays []*outbox.Relay) (n int64) {
+// published is what the relays have sent and committed. The table itself is not asked while it is measured: a look at
+// rows by their status reads all that are dead or marked, again and again, on the processors that the relays need.
+func published(relays []*relay.Relay) (n int64) {
 	for _, r := range relays {
 		n += r.Status().Published
 	}
@@ -276,7 +293,8 @@ func published(relays []*outbox.Relay) (n int64) {
 // allSent checks that nothing is left.
 func (r *outboxRound) allSent(ctx context.Context) error {
 	var left int
-	if err := r.pool.QueryRow(ctx, "select count(*) from outbox_event where status <> 'PUBLISHED'").Scan(&left); err != nil {
+	if err := r.pool.QueryRow(ctx,
+		"select count(*) from outbox_event where status <> 'PUBLISHED'").Scan(&left); err != nil {
 		return err
 	}
 	if left > 0 {
@@ -285,12 +303,12 @@ func (r *outboxRound) allSent(ctx context.Context) error {
 	return nil
 }
 
-func (r *outboxRound) relay(ctx context.Context, cfg outbox.Config) (*outbox.Relay, *pgxpool.Pool, error) {
+func (r *outboxRound) relay(ctx context.Context, cfg relay.Config) (*relay.Relay, *pgxpool.Pool, error) {
 	pool, err := openPool(ctx, r.url, r.proxy)
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg.Database, cfg.Brokers, cfg.Logger = pgxoutbox.NewDatabase(pool), r.kafka.Addrs, quiet
-	relay, err := outbox.New(cfg)
-	return relay, pool, err
+	sender, err := relay.New(cfg)
+	return sender, pool, err
 }

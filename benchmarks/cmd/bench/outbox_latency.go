@@ -12,6 +12,7 @@ import (
 
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // latencies measures the time from the commit of an event to its append in Kafka, at 100 events/s.
@@ -37,26 +38,27 @@ func (b *backlog) latencies(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-func (r *outboxRound) latency(ctx context.Context, mode outbox.Mode, how string, length time.Duration) ([]time.Duration, error) {
+func (r *outboxRound) latency(ctx context.Context, mode outbox.Mode, how string, length time.Duration) ([]time.Duration,
+	error) {
 	if err := r.stampByBroker(); err != nil {
 		return nil, err
 	}
-	cfg := outbox.Config{Mode: mode}
+	cfg := relay.Config{Mode: mode}
 	if how == "LISTEN/NOTIFY" {
 		cfg.Listener = pgxoutbox.NewListener(r.pool, "")
 	}
-	relay, pool, err := r.relay(ctx, cfg)
+	sender, pool, err := r.relay(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
 	stop, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- relay.Run(stop) }()
+	go func() { ended <- sender.Run(stop) }()
 	signal := func() {}
 	switch how {
 	case "signal in process":
-		signal = relay.Wake
+		signal = sender.Wake
 	case "LISTEN/NOTIFY":
 		n := pgxoutbox.NewNotifier(r.pool, "", 0)
 		defer n.Close()
@@ -91,13 +93,15 @@ func (r *outboxRound) stampByBroker() error {
 }
 
 // trickle writes 100 events a second, each in a transaction, and returns when each was committed.
-func (r *outboxRound) trickle(ctx context.Context, length time.Duration, signal func()) (committed []time.Time, err error) {
+func (r *outboxRound) trickle(ctx context.Context, length time.Duration, signal func()) (committed []time.Time,
+	err error) {
 	w := pgxoutbox.NewWriter(nil)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(length); time.Now().Before(end); <-tick.C {
 		err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
-			return w.Write(ctx, tx, outbox.Event{ID: strconv.Itoa(len(committed)), Topic: r.topic, Key: fmt.Append(nil, "key-", len(committed)%keys), Value: r.value})
+			return w.Write(ctx, tx, outbox.Event{ID: strconv.Itoa(len(committed)), Topic: r.topic,
+				Key: fmt.Append(nil, "key-", len(committed)%keys), Value: r.value})
 		})
 		if err != nil {
 			return nil, err

@@ -13,7 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// watermill forwards a fifth of the rows by watermill's Forwarder: it sends them one by one, so a rate of them is as good.
+// watermill forwards a fifth of the rows by watermill's Forwarder: it sends them one by one, so a rate of them is as
+// good.
 func (r *outboxRound) watermill(ctx context.Context) error {
 	rows := r.rows / 5
 	log := watermill.NopLogger{}
@@ -42,7 +43,10 @@ func (r *outboxRound) watermill(ctx context.Context) error {
 	cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = true, 1
 	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{
 		Brokers: r.kafka.Addrs, OverwriteSaramaConfig: cfg,
-		Marshaler: kafka.NewWithPartitioningMarshaler(func(_ string, msg *message.Message) (string, error) { return msg.Metadata.Get("key"), nil }),
+		Marshaler: kafka.NewWithPartitioningMarshaler(func(_ string, msg *message.Message) (string,
+			error) {
+			return msg.Metadata.Get("key"), nil
+		}),
 	}, log)
 	if err != nil {
 		return err

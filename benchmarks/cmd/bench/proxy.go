@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// proxy delays what goes over a connection by half a round trip in each direction, as a network does: later bytes are not
-// held up by earlier ones. As every piece is delayed equally long, one goroutine delivers those of all connections in the order in
-// which they came.
+// proxy delays what goes over a connection by half a round trip in each direction, as a network does: later bytes are
+// not held up by earlier ones. As every piece is delayed equally long, one goroutine delivers those of all connections
+// in the order in which they came.
 type proxy struct {
 	half time.Duration
 	way  chan piece // what is on its way

@@ -11,8 +11,8 @@ import (
 	"github.com/einmal-go/einmal/consumer"
 )
 
-// repeat measures what a repeated message costs: the topic is consumed once, then a second time by another group with the same
-// Topic.Consumer, so that all of it is found in the records.
+// repeat measures what a repeated message costs: the topic is consumed once, then a second time by another group with
+// the same Topic.Consumer, so that all of it is found in the records.
 func repeat(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("repeat", flag.ContinueOnError)
 	messages := fs.Int("messages", 20_000, "messages per partition and round")
@@ -32,8 +32,10 @@ func repeat(ctx context.Context, args []string) error {
 		var sides []side
 		for _, by := range []consumer.Order{consumer.PartitionOrder, consumer.Unordered} {
 			sides = append(sides,
-				side{fmt.Sprintf("%v, first time", by), func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.named(by)) }},
-				side{fmt.Sprintf("%v, repeated", by), func(ctx context.Context) (float64, error) { return b.again(ctx, partitions, n, by) }})
+				side{fmt.Sprintf("%v, first time", by),
+					func(ctx context.Context) (float64, error) { return b.round(ctx, partitions, n, b.named(by)) }},
+				side{fmt.Sprintf("%v, repeated", by),
+					func(ctx context.Context) (float64, error) { return b.again(ctx, partitions, n, by) }})
 		}
 		results, err := interleave(ctx, *rounds, sides)
 		if err != nil {
@@ -56,17 +58,19 @@ func (b *dedupBench) named(by consumer.Order) way {
 }
 
 // again is a round that measures the second time.
-func (b *dedupBench) again(ctx context.Context, partitions int32, messages int, by consumer.Order) (rate float64, err error) {
-	_, err = b.round(ctx, partitions, messages, func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
-		first, second := newMeter(messages), newMeter(messages)
-		_, err := first.until(ctx, func(ctx context.Context) error { return b.named(by)(ctx, topic, pool, first) })
-		if err == nil {
-			rate, err = second.until(ctx, func(ctx context.Context) error { return b.named(by)(ctx, topic, pool, second) })
-		}
-		m.start()
-		m.ended.Store(m.total - 1)
-		m.end() // the round's own meter has seen nothing
-		return err
-	})
+func (b *dedupBench) again(ctx context.Context, partitions int32, messages int, by consumer.Order) (rate float64,
+	err error) {
+	_, err = b.round(ctx, partitions, messages,
+		func(ctx context.Context, topic string, pool *pgxpool.Pool, m *meter) error {
+			first, second := newMeter(messages), newMeter(messages)
+			_, err := first.until(ctx, func(ctx context.Context) error { return b.named(by)(ctx, topic, pool, first) })
+			if err == nil {
+				rate, err = second.until(ctx, func(ctx context.Context) error { return b.named(by)(ctx, topic, pool, second) })
+			}
+			m.start()
+			m.ended.Store(m.total - 1)
+			m.end() // the round's own meter has seen nothing
+			return err
+		})
 	return rate, err
 }

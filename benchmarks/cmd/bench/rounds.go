@@ -29,8 +29,8 @@ func (r result) median() float64 {
 	return sorted[len(sorted)/2]
 }
 
-// interleave runs all sides in each round, so that what else happens on the machine meets all of them, and begins each round with
-// another side, so that none is always the first.
+// interleave runs all sides in each round, so that what else happens on the machine meets all of them, and begins each
+// round with another side, so that none is always the first.
 func interleave(ctx context.Context, rounds int, sides []side) ([]result, error) {
 	results := make([]result, len(sides))
 	for round := range rounds {
@@ -70,5 +70,6 @@ func machine() string {
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		load = strings.Join(strings.Fields(string(b))[:3], " ")
 	}
-	return fmt.Sprintf("%s, %d CPUs, load %s at %s", runtime.Version(), runtime.NumCPU(), load, time.Now().UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s, %d CPUs, load %s at %s", runtime.Version(), runtime.NumCPU(), load,
+		time.Now().UTC().Format(time.RFC3339))
 }

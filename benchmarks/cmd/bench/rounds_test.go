@@ -39,7 +39,8 @@ func TestReport(t *testing.T) {
   einmal                     5000       6000       4000       5000    1.25
 `
 	var b strings.Builder
-	report(&b, "4 partitions, msg/s", []result{{"plain loop", []float64{4000, 3000, 5000}}, {"einmal", []float64{5000, 6000, 4000}}})
+	report(&b, "4 partitions, msg/s", []result{{"plain loop", []float64{4000, 3000, 5000}},
+		{"einmal", []float64{5000, 6000, 4000}}})
 	if b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sleep is time.Sleep without its rounding: an idle Go program waits in whole milliseconds, which makes two or three of a round trip of
-// one.
+// sleep is time.Sleep without its rounding: an idle Go program waits in whole milliseconds, which makes two or three of
+// a round trip of one.
 func sleep(d time.Duration) {
 	if d > 0 {
 		left := syscall.NsecToTimespec(d.Nanoseconds())

@@ -31,7 +31,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// stores measures the stores alone, without Kafka: record and one insert, beside pgbench with the same statements and clients.
+// stores measures the stores alone, without Kafka: record and one insert, beside pgbench with the same statements and
+// clients.
 func stores(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("stores", flag.ContinueOnError)
 	seconds := fs.Int("seconds", 3, "of a side in a round")
@@ -261,7 +262,8 @@ func withoutSearchPath(dsn string) (rest, path string, err error) {
 	return u.String(), path, nil
 }
 
-// wal reports how much of the write-ahead log an event and a duplicate take, with their share of full pages: the mean of 5,000.
+// wal reports how much of the write-ahead log an event and a duplicate take, with their share of full pages: the mean
+// of 5,000.
 func (b *storeBench) wal(ctx context.Context) error {
 	pool, err := pgxpool.New(ctx, b.url)
 	if err != nil {
@@ -274,7 +276,8 @@ func (b *storeBench) wal(ctx context.Context) error {
 		name  string
 		once  once
 		event func() string
-	}{{"event and insert", plain, b.fresh}, {"duplicate", plain, b.repeated}, {"duplicate, DoNothing", nothing, b.repeated}} {
+	}{{"event and insert", plain, b.fresh}, {"duplicate", plain, b.repeated},
+		{"duplicate, DoNothing", nothing, b.repeated}} {
 		const calls = 5000
 		var before, after int64
 		const position = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"

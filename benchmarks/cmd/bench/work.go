@@ -11,7 +11,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers"
 )
 
-// work measures handlers that wait: 1 partition, 1,000 keys in turn, by key beside without order on the same number of workers.
+// work measures handlers that wait: 1 partition, 1,000 keys in turn, by key beside without order on the same number of
+// workers.
 func work(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("work", flag.ContinueOnError)
 	messages := fs.Int("messages", 50_000, "messages per round")
@@ -25,7 +26,8 @@ func work(ctx context.Context, args []string) error {
 		return err
 	}
 	defer kafka.Close()
-	fmt.Printf("%v of work per message, 1 partition, %d keys\nbroker    %s\nmachine   %s\nmessages  %d per round\n", *each, keys, kafka.Origin, machine(), *messages)
+	fmt.Printf("%v of work per message, 1 partition, %d keys\nbroker    %s\nmachine   %s\nmessages  %d per round\n", *each,
+		keys, kafka.Origin, machine(), *messages)
 	return withTopic(kafka.Addrs, 1, *messages, func(int) []byte { return []byte("x") }, func(topic string) error {
 		for _, workers := range []int{100, 1000} {
 			run := func(order consumer.Order) func(context.Context) (float64, error) {
@@ -33,7 +35,8 @@ func work(ctx context.Context, args []string) error {
 					return wait(ctx, kafka.Addrs, topic, *messages, *each, order, workers)
 				}
 			}
-			results, err := interleave(ctx, *rounds, []side{{"Unordered", run(consumer.Unordered)}, {"KeyOrder", run(consumer.KeyOrder)}})
+			results, err := interleave(ctx, *rounds, []side{{"Unordered", run(consumer.Unordered)},
+				{"KeyOrder", run(consumer.KeyOrder)}})
 			if err != nil {
 				return err
 			}
@@ -45,7 +48,8 @@ func work(ctx context.Context, args []string) error {
 }
 
 // wait consumes with a handler that takes its time.
-func wait(ctx context.Context, brokers []string, topic string, messages int, each time.Duration, order consumer.Order, workers int) (float64, error) {
+func wait(ctx context.Context, brokers []string, topic string, messages int, each time.Duration, order consumer.Order,
+	workers int) (float64, error) {
 	m := newMeter(messages)
 	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
 		time.Sleep(each)
