@@ -14,6 +14,8 @@ install_packages() {
 	command -v promtool >/dev/null || need+=(prometheus) # it is not started
 	command -v java >/dev/null || need+=(openjdk-17-jre-headless)
 	command -v mvn >/dev/null || need+=(maven)
+	command -v chromium >/dev/null || need+=(chromium fonts-liberation) # the console is tested in it
+	command -v npm >/dev/null || need+=(npm)
 	command -v gcc >/dev/null || need+=(gcc libc6-dev) # the race detector links with it
 	if [ ${#need[@]} -gt 0 ]; then
 		echo "apt-get install ${need[*]}"
@@ -27,6 +29,7 @@ install_packages() {
 	message_catalogues
 	[ -d "$work/kafka-libs" ] || kafka_jars
 	[ -d "$work/registry" ] || registry_jars
+	[ -d "$work/axe" ] || axe_core
 }
 
 # message_catalogues: of PostgreSQL in Japanese, which images of Debian leave out of its packages
@@ -73,6 +76,18 @@ registry_jars() {
 	}
 	(cd "$work/registry.part" && echo "$registry_sha256  $name" | sha256sum --check --strict --quiet && tar xzf "$name" && rm "$name") || return 1
 	mv "$work/registry.part" "$work/registry"
+}
+
+axe_version=4.14.1
+axe_sha256=29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
+
+# axe_core: the automatic check of pages for people with disabilities, for compat/console, into a directory that is there only when it is complete
+axe_core() {
+	rm -rf "$work/axe.part"
+	mkdir "$work/axe.part"
+	(cd "$work/axe.part" && npm pack --silent "axe-core@$axe_version" >/dev/null && tar xzf "axe-core-$axe_version.tgz" --strip-components=1 package/axe.min.js &&
+		echo "$axe_sha256  axe.min.js" | sha256sum --check --strict --quiet) || return 1
+	mv "$work/axe.part" "$work/axe"
 }
 
 # go_tool NAME PACKAGE VERSION: the path of the tool in that version, installed if the user has none

@@ -157,13 +157,14 @@ api() {
 	git worktree remove --force "$dir/base"
 	"$tool" -m -w "$dir/new" "$module"
 	"$tool" -m "$dir/old" "$dir/new" 2>/dev/null | tee "$work/output"
-	"$tool" -m -incompatible "$dir/old" "$dir/new" 2>/dev/null | grep '^- ' | grep -vE '^- \./(examples|cmd|internal)/' >"$dir/broken" || true
+	"$tool" -m -incompatible "$dir/old" "$dir/new" 2>/dev/null | grep '^- ' | grep -vE '^- (\./|package [^:]*/)(examples|cmd|internal)/' >"$dir/broken" || true
 	rm -f "$dir/old" "$dir/new"
+	sed -n '/^## Unreleased/,/^## [^U]/p' CHANGELOG.md >"$dir/unreleased"
 	while read -r name; do
 		case $base in v[1-9]*) echo "since $base: $name" && rc=1 ;; esac
 		# of "- ./outbox.(*Relay).Run: removed" and "- ./audit.Partition.End: removed" the name of the function or type
 		name=$(sed -E 's#^- (package )?\.?/?##; s#:.*##; s#.*/##; s#^[a-z]*\.##; s#[(*)]##g; s#[.[].*##' <<<"$name")
-		sed -n '/^## Unreleased/,/^## [^U]/p' CHANGELOG.md | grep -qw -- "$name" || { echo "CHANGELOG.md says nothing of the change of $name" && rc=1; }
+		grep -qw -- "$name" "$dir/unreleased" || { echo "CHANGELOG.md says nothing of the change of $name" && rc=1; }
 	done <"$dir/broken"
 	return "$rc"
 }
@@ -186,6 +187,7 @@ compat() {
 	# shellcheck source=/dev/null
 	. "$work/servers.env"
 	export EINMAL_REGISTRY_DIR="$work/registry" EINMAL_REQUIRE_REGISTRY=1
+	export EINMAL_AXE="$work/axe/axe.min.js" EINMAL_REQUIRE_BROWSER=1
 	cd compat || return
 	go vet ./...
 	go test ./...

@@ -15,8 +15,9 @@ import (
 // Up is what a child says when it has begun.
 const Up = "up"
 
-// Main runs a child, whose orders are in the variable env as JSON, and ends its process: with 0 if run returns nil. Its ctx ends with SIGTERM. In
-// a process that is no child it returns at once. run must see to it that the child does not outlive its parent: standard input ends then.
+// Main runs a child, whose orders are in the variable env as JSON, and ends its process: with 0 if run returns nil. Its
+// ctx ends with SIGTERM. In a process that is no child it returns at once. run must see to it that the child does not
+// outlive its parent: standard input ends then.
 func Main[T any](env string, run func(ctx context.Context, orders T) error) {
 	text, is := os.LookupEnv(env)
 	if !is {

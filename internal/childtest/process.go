@@ -100,7 +100,8 @@ func (p *Process) AwaitEnd() {
 func (p *Process) AwaitKilled() {
 	p.t.Helper()
 	p.AwaitEnd()
-	if status, ok := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+	if status, ok := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() ||
+		status.Signal() != syscall.SIGKILL {
 		p.t.Fatalf("%s was not killed: %v", p.Name, p.Cmd.ProcessState)
 	}
 }
@@ -145,7 +146,8 @@ func (o *Output) String() string {
 // Lines are those of String.
 func (o *Output) Lines() []string { return strings.Split(o.String(), "\n") }
 
-// Patience is long enough for a machine on which much else runs: short time-outs of groups make slow members rebalance often.
+// Patience is long enough for a machine on which much else runs: short time-outs of groups make slow members rebalance
+// often.
 const Patience = 4 * time.Minute
 
 // Eventually waits for a condition; it fails the test after Patience.

@@ -14,8 +14,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// These tests show what docs/adopting.md says: what doubles when a group is moved to einmal, or a name or the source of ids changes,
-// and how nothing does. Their SQL is that of the document.
+// These tests show what docs/adopting.md says: what doubles when a group is moved to einmal, or a name or the source of
+// ids changes, and how nothing does. Their SQL is that of the document.
 
 // sqlOf returns the statement of the document in which part stands.
 func sqlOf(t *testing.T, part string) string {
@@ -56,7 +56,8 @@ func (l *plainLoop) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
 func (l *plainLoop) ConsumeClaim(sess sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for msg := range claim.Messages() {
-		if _, err := l.pool.Exec(context.Background(), `insert into effect (event, partition, "offset", by) values ($1, $2, $3, 'plain loop')`,
+		if _, err := l.pool.Exec(context.Background(),
+			`insert into effect (event, partition, "offset", by) values ($1, $2, $3, 'plain loop')`,
 			string(msg.Headers[0].Value), msg.Partition, msg.Offset); err != nil {
 			return err
 		}
@@ -133,8 +134,8 @@ func TestMovingAGroup(t *testing.T) {
 	}
 }
 
-// The name of a consumer changes, by itself or with its group's, or its ids are taken from elsewhere, after a process was killed
-// before it could commit the offsets of what it had done.
+// The name of a consumer changes, by itself or with its group's, or its ids are taken from elsewhere, after a process
+// was killed before it could commit the offsets of what it had done.
 func TestRenaming(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -148,10 +149,12 @@ func TestRenaming(t *testing.T) {
 		{"another consumer with copied records", func(o *orders) { o.Consumer = newName }, nil, func(t *testing.T, w *world) {
 			w.exec(sqlOf(t, "'"+newName+"'"))
 		}, false},
-		{"another group, the consumer by default", func(o *orders) { o.Group, o.Consumer = o.Group+"-2", "" }, nil, nil, true},
+		{"another group, the consumer by default", func(o *orders) { o.Group, o.Consumer = o.Group+"-2", "" }, nil, nil,
+			true},
 		{"another group, the consumer pinned", func(o *orders) { o.Group += "-2" }, nil, nil, false},
 		{"another source of ids", nil, func(topic *consumer.Topic) { topic.EventID = consumer.HeaderID("id") }, nil, true},
-		{"another source of ids for later messages", nil, func(topic *consumer.Topic) { topic.EventID = from(inAll) }, nil, false},
+		{"another source of ids for later messages", nil, func(topic *consumer.Topic) { topic.EventID = from(inAll) }, nil,
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -285,8 +285,8 @@ const (
 	usualCommits   = 10 * time.Millisecond
 )
 
-// hurry shortens the time-outs, in the order in which they must stand, so that what a member held that was killed comes back
-// soon; and the commits, so that a mark which is made too early is soon seen from outside.
+// hurry shortens the time-outs, in the order in which they must stand, so that what a member held that was killed comes
+// back soon; and the commits, so that a mark which is made too early is soon seen from outside.
 func hurry(c *sarama.Config, rebalance, commits time.Duration) {
 	rebalance, commits = cmp.Or(rebalance, usualRebalance), cmp.Or(commits, usualCommits)
 	c.Consumer.Group.Heartbeat.Interval = 50 * time.Millisecond

@@ -16,13 +16,15 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// Five members of a group come and go: by SIGTERM, by SIGKILL, by SIGSTOP, and by SIGCONT when they have lost their partitions or before
-// that; several at once, and in the drain too. Meanwhile messages are produced, some of them repetitions, and some handlers fail.
+// Five members of a group come and go: by SIGTERM, by SIGKILL, by SIGSTOP, and by SIGCONT when they have lost their
+// partitions or before that; several at once, and in the drain too. Meanwhile messages are produced, some of them
+// repetitions, and some handlers fail.
 //
-// Each event takes effect once. And in KeyOrder the events of a key, in PartitionOrder those of a partition, take effect in the order of
-// the log: when a handler begins, the transaction of the event before its own is committed, so that it sees all that came before and
-// nothing that comes later. That is more than an order of commits, or of numbers that the transactions draw. It holds through
-// redeliveries, and where a partition has two owners that are both alive, although only the records keep these apart:
+// Each event takes effect once. And in KeyOrder the events of a key, in PartitionOrder those of a partition, take
+// effect in the order of the log: when a handler begins, the transaction of the event before its own is committed, so
+// that it sees all that came before and nothing that comes later. That is more than an order of commits, or of numbers
+// that the transactions draw. It holds through redeliveries, and where a partition has two owners that are both alive,
+// although only the records keep these apart:
 //
 //   - An owner takes the next message of a key when it knows the record of the one before to be committed, by itself or by another
 //     owner. For the other one's COMMIT it has waited then.
@@ -81,8 +83,9 @@ func newCrowd(t *testing.T, b *serverstest.Broker, order consumer.Order) *crowd 
 	return c
 }
 
-// pace is what lies between two deeds, on average. There are calm spells, in which work goes on, and deeds at once, so that one comes
-// into the rebalance after another. A member is frozen for five paces: some come to themselves in their session, some after it.
+// pace is what lies between two deeds, on average. There are calm spells, in which work goes on, and deeds at once, so
+// that one comes into the rebalance after another. A member is frozen for five paces: some come to themselves in their
+// session, some after it.
 const pace = 600 * time.Millisecond
 
 // churn goes on for at least that long, and until all is produced.
@@ -157,7 +160,8 @@ func (c *crowd) start(m *visitor) {
 	*m = visitor{process: start(c.t, o)}
 }
 
-// groups are how many messages share a transaction of a member: members with groups and without are owners of a partition in turn.
+// groups are how many messages share a transaction of a member: members with groups and without are owners of a
+// partition in turn.
 var groups = []int{0, 30}
 
 // deed does something to a member.
@@ -218,8 +222,8 @@ func (c *crowd) thaw(m *visitor) {
 	m.frozen = false
 }
 
-// bury looks at how a member has ended that was not killed. One whose handlers had not rolled back a second after they were cancelled, as on
-// a machine that has much to do, says so.
+// bury looks at how a member has ended that was not killed. One whose handlers had not rolled back a second after they
+// were cancelled, as on a machine that has much to do, says so.
 func (c *crowd) bury(m *visitor) {
 	c.t.Helper()
 	stuck := strings.Contains(m.Log.String(), consumer.ErrHandlersStuck.Error()+": ")
@@ -263,8 +267,8 @@ const turns = `
 alter table effect add lane text, add after bigint;
 create index on effect (lane, "offset")`
 
-// takeTurn takes effect, and looks at what had taken effect before. It locks nothing: if another transaction were at work on the same
-// lane, it would not wait for it. One attempt in a hundred fails.
+// takeTurn takes effect, and looks at what had taken effect before. It locks nothing: if another transaction were at
+// work on the same lane, it would not wait for it. One attempt in a hundred fails.
 func (c *child) takeTurn(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 	_, err := tx.Exec(ctx, `insert into effect (event, partition, "offset", by, lane, after)
 		select $1, $2, $3, $4, $5, coalesce((select max("offset") from effect where lane = $5), -1)`,
@@ -311,7 +315,8 @@ func (c *crowd) wantTurns() {
 		delete(want, got)
 	}
 	if len(wrong) > 0 || len(want) > 0 {
-		c.t.Errorf("out of order: %d effects of %d: %s; %d turns not taken", len(wrong), len(taken), strings.Join(wrong[:min(10, len(wrong))], ", "), len(want))
+		c.t.Errorf("out of order: %d effects of %d: %s; %d turns not taken", len(wrong), len(taken),
+			strings.Join(wrong[:min(10, len(wrong))], ", "), len(want))
 	}
 }
 

@@ -20,13 +20,15 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// looping makes a topic in which one event ends the process. Its dead letter is an effect, too, for the world's watchers.
+// looping makes a topic in which one event ends the process. Its dead letter is an effect, too, for the world's
+// watchers.
 func (c *child) looping(pool *pgxpool.Pool, t *consumer.Topic) {
 	table, plain := pgxdeadletter.New(pool, nil), pgxstore.New(pool, nil)
 	write := deadletter.WriterFunc[pgx.Tx](func(ctx context.Context, tx pgx.Tx, rec *deadletter.Record) error {
 		return errors.Join(table.Write(ctx, tx, rec), takeEffect(ctx, tx, rec.Message(), c.Name))
 	})
-	t.Middleware = append([]consumer.Middleware{middleware.DeadLetter(plain, write, nil), middleware.CrashLoop(table.Starts(), nil)}, t.Middleware...)
+	t.Middleware = append([]consumer.Middleware{middleware.DeadLetter(plain, write, nil),
+		middleware.CrashLoop(table.Starts(), nil)}, t.Middleware...)
 	event := c.Event
 	c.Event = "" // it is not to be struck
 	t.Handler = middleware.Dedup(plain, func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
@@ -38,7 +40,8 @@ func (c *child) looping(pool *pgxpool.Pool, t *consumer.Topic) {
 	}, nil)
 }
 
-// A handler that ends the process each time is given up after some restarts, whatever the order; what was in work beside it is not.
+// A handler that ends the process each time is given up after some restarts, whatever the order; what was in work
+// beside it is not.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	for _, order := range []consumer.Order{consumer.PartitionOrder, consumer.KeyOrder, consumer.Unordered} {
@@ -70,7 +73,8 @@ func TestCrashLoop(t *testing.T) {
 					t.Errorf("the process has ended %d times, want 3 or 4", ends)
 				}
 				w.wantOnce()
-				if dead := query[string](w, "select string_agg(event_id || ' ' || kind, ', ') from dead_message"); dead != event5+" crash_loop" {
+				if dead := query[string](w, "select string_agg(event_id || ' ' || kind, ', ') from dead_message"); dead != event5+
+					" crash_loop" {
 					t.Errorf("dead letters: %s", dead)
 				}
 				if left := query[string](w, "select string_agg(event_id || ' ' || starts, ', ') from started_message"); left != event5+" 3" {

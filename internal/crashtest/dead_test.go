@@ -20,8 +20,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// mortal makes a topic in which one event fails for good. The striker stands around its dead letter, in which an effect is written too,
-// so that the world's watchers see to it as to any other.
+// mortal makes a topic in which one event fails for good. The striker stands around its dead letter, in which an effect
+// is written too, so that the world's watchers see to it as to any other.
 func (c *child) mortal(pool *pgxpool.Pool, t *consumer.Topic) {
 	table := pgxdeadletter.New(pool, nil)
 	write := deadletter.WriterFunc[pgx.Tx](func(ctx context.Context, tx pgx.Tx, rec *deadletter.Record) error {
@@ -32,7 +32,8 @@ func (c *child) mortal(pool *pgxpool.Pool, t *consumer.Topic) {
 		return nil
 	})
 	plain := pgxstore.New(pool, nil)
-	t.Middleware = append([]consumer.Middleware{middleware.DeadLetter(store{plain, &c.striker}, write, nil)}, t.Middleware...)
+	t.Middleware = append([]consumer.Middleware{middleware.DeadLetter(store{plain, &c.striker}, write, nil)},
+		t.Middleware...)
 	t.Handler = middleware.Dedup(plain, func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 		if msg.EventID == c.Event {
 			return consumer.Permanent(errors.Join(takeEffect(ctx, tx, msg, "nobody"), errors.New("no attempt will help")))
@@ -41,7 +42,8 @@ func (c *child) mortal(pool *pgxpool.Pool, t *consumer.Topic) {
 	}, nil)
 }
 
-// A process is killed at each step of a dead letter, and another one goes on: it is written once, or the message comes again.
+// A process is killed at each step of a dead letter, and another one goes on: it is written once, or the message comes
+// again.
 func TestDeadLetterKilledAt(t *testing.T) {
 	t.Parallel()
 	for _, s := range steps {
@@ -60,7 +62,8 @@ func TestDeadLetterKilledAt(t *testing.T) {
 				o = w.member("second")
 				o.Dead, o.Event = true, event5
 				w.finish(first, start(t, o), s.step, s.done)
-				if n := query[int](w, "select count(*) from dead_message where event_id = $1 and kafka_offset = $2", event5, strikeAt); n != 1 || n != query[int](w, "select count(*) from dead_message") {
+				if n := query[int](w, "select count(*) from dead_message where event_id = $1 and kafka_offset = $2", event5,
+					strikeAt); n != 1 || n != query[int](w, "select count(*) from dead_message") {
 					t.Errorf("%d dead letters of the event, want 1", n)
 				}
 			})
@@ -128,10 +131,12 @@ var redriveSteps = []struct {
 	step step
 	done int
 }{
-	{beforeBegin, 0}, {afterRecord, 0}, {inHandler, 0}, {afterHandler, 0}, {commitUnsent, 0}, {commitSent, 1}, {commitAnswered, 1}, {afterCommit, 1},
+	{beforeBegin, 0}, {afterRecord, 0}, {inHandler, 0}, {afterHandler, 0}, {commitUnsent, 0}, {commitSent, 1},
+	{commitAnswered, 1}, {afterCommit, 1},
 }
 
-// A process that redrives is killed at each step, another one begins anew, and so does a third, which finds nothing to do.
+// A process that redrives is killed at each step, another one begins anew, and so does a third, which finds nothing to
+// do.
 func TestRedriveKilledAt(t *testing.T) {
 	t.Parallel()
 	for _, s := range redriveSteps {
@@ -171,7 +176,8 @@ func TestRedriveKilledAt(t *testing.T) {
 // newGraveyard is a world without a topic, in which messages are dead.
 func newGraveyard(t *testing.T, n int) *world {
 	t.Helper()
-	w := &world{t: t, id: strings.ToLower(t.Name()[len(t.Name())-1:]) + time.Now().Format("150405.000000"), database: serverstest.DatabaseURL(t), b: &serverstest.Broker{}}
+	w := &world{t: t, id: strings.ToLower(t.Name()[len(t.Name())-1:]) + time.Now().Format("150405.000000"),
+		database: serverstest.DatabaseURL(t), b: &serverstest.Broker{}}
 	pool, err := pgxpool.New(t.Context(), w.database)
 	must(t, err)
 	t.Cleanup(pool.Close)
@@ -179,10 +185,12 @@ func newGraveyard(t *testing.T, n int) *world {
 	w.exec(schema.Postgres.SQL(nil) + effectTable)
 	table, s := pgxdeadletter.New(pool, nil), pgxstore.New(pool, nil)
 	for i := range n {
-		msg := &consumer.Message{Topic: "orders", Offset: int64(i), Headers: []consumer.Header{{Key: consumer.DefaultEventIDHeader, Value: []byte{'e', byte('0' + i)}}}}
+		msg := &consumer.Message{Topic: "orders", Offset: int64(i),
+			Headers: []consumer.Header{{Key: consumer.DefaultEventIDHeader, Value: []byte{'e', byte('0' + i)}}}}
 		rec := deadletter.NewRecord(msg, dedupstore.Key{Consumer: redriven, Event: eventOf(msg)})
 		rec.Kind = deadletter.KindGaveUp
-		_, err := s.Once(t.Context(), rec.DedupKey(), func(ctx context.Context, tx pgx.Tx) error { return table.Write(ctx, tx, rec) })
+		_, err := s.Once(t.Context(), rec.DedupKey(),
+			func(ctx context.Context, tx pgx.Tx) error { return table.Write(ctx, tx, rec) })
 		must(t, err)
 	}
 	return w

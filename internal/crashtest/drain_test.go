@@ -16,7 +16,8 @@ var overdue = []struct {
 	{"the handler returns nil", true},
 }
 
-// On shutdown, what has not finished in time is cancelled, rolled back, and left to the next process, whatever the handler says.
+// On shutdown, what has not finished in time is cancelled, rolled back, and left to the next process, whatever the
+// handler says.
 func TestShutdownCutsShort(t *testing.T) {
 	t.Parallel()
 	for _, c := range overdue {

@@ -13,7 +13,8 @@ import (
 
 var (
 	kills = flag.Int("crash.kills", 0, "random kills in TestKilledAtRandom (default: EINMAL_CRASH_KILLS, or 25)")
-	churn = flag.Duration("crash.churn", 0, "how long members come and go in TestChurn (default: EINMAL_CHURN on Apache Kafka, or 8s)")
+	churn = flag.Duration("crash.churn", 0,
+		"how long members come and go in TestChurn (default: EINMAL_CHURN on Apache Kafka, or 8s)")
 )
 
 // TestMain is also the main of the children: a test starts the program that it runs in.
@@ -29,8 +30,8 @@ func randomKills(t *testing.T) int {
 	return childtest.Kills(t, *kills, "EINMAL_CRASH_KILLS", 25)
 }
 
-// churnTime is how long members come and go in TestChurn. What EINMAL_CHURN says is for Apache Kafka: the in-process one, which has to share
-// this process, takes no more than the short form beside it.
+// churnTime is how long members come and go in TestChurn. What EINMAL_CHURN says is for Apache Kafka: the in-process
+// one, which has to share this process, takes no more than the short form beside it.
 func churnTime(t *testing.T, b *serverstest.Broker) time.Duration {
 	t.Helper()
 	const short = "8s"

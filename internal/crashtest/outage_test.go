@@ -211,8 +211,8 @@ func TestBrokersChange(t *testing.T) {
 	w.wantOnce()
 }
 
-// A topic is deleted, and created again under the same name, while it is consumed: its offsets begin anew. The new log is still shorter
-// than the old one was: a longer one is not told apart from it.
+// A topic is deleted, and created again under the same name, while it is consumed: its offsets begin anew. The new log
+// is still shorter than the old one was: a longer one is not told apart from it.
 func TestTopicCreatedAgain(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -229,7 +229,8 @@ func TestTopicCreatedAgain(t *testing.T) {
 	})
 }
 
-// One of two topics is deleted while both are consumed. The other one goes on, and so does the first when it is there again.
+// One of two topics is deleted while both are consumed. The other one goes on, and so does the first when it is there
+// again.
 func TestTopicDeletedBesideAnother(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {

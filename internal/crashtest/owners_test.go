@@ -8,8 +8,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// A process freezes inside its transaction, which holds the record. Its successor waits for the record until the server ends the
-// frozen session, and goes on. When the frozen one comes to itself, its transaction is gone.
+// A process freezes inside its transaction, which holds the record. Its successor waits for the record until the server
+// ends the frozen session, and goes on. When the frozen one comes to itself, its transaction is gone.
 func TestFrozenOwner(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -34,8 +34,8 @@ func TestFrozenOwner(t *testing.T) {
 	})
 }
 
-// A process loses Kafka, but not the database, while it handles a message: its partition gets a second owner, both are alive, and
-// both handle the message. The second waits for the first one's record, and then recognises it.
+// A process loses Kafka, but not the database, while it handles a message: its partition gets a second owner, both are
+// alive, and both handle the message. The second waits for the first one's record, and then recognises it.
 func TestTwoOwners(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -67,6 +67,7 @@ func TestTwoOwners(t *testing.T) {
 func (w *world) awaitLock(p *process) {
 	w.t.Helper()
 	eventually(w.t, p.Name+" waits for a lock", func() bool {
-		return query[int](w, `select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`, p.Name) > 0
+		return query[int](w, `select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`,
+			p.Name) > 0
 	})
 }

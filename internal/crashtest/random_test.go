@@ -11,9 +11,9 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// Two processes of a group are killed at random moments: before they have joined, while they join, at work, while the other one is
-// dead. In between one is frozen for a while, or drains. Each new process handles its messages in an order of its own choice. The
-// producer sends some events twice.
+// Two processes of a group are killed at random moments: before they have joined, while they join, at work, while the
+// other one is dead. In between one is frozen for a while, or drains. Each new process handles its messages in an order
+// of its own choice. The producer sends some events twice.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	serverstest.EachBroker(t, func(t *testing.T, b *serverstest.Broker) {
@@ -58,7 +58,8 @@ const (
 	batch  = 20  // messages for each partition
 )
 
-// feed produces events as long as there is not enough to do. One in ten stands twice in a row, one in ten again at the end.
+// feed produces events as long as there is not enough to do. One in ten stands twice in a row, one in ten again at the
+// end.
 func (c *chaos) feed() {
 	c.t.Helper()
 	if len(c.ids)-query[int](c.world, `select count(*) from effect`) > enough {

@@ -51,12 +51,13 @@ func (c *child) republish(ctx context.Context) error {
 	defer pool.Close()
 	struck := struckRedrive{pgxstore.New(pool, nil), pgxdeadletter.New(pool, nil), &c.striker}
 	all := struckRepublish{struck, pgxoutbox.NewWriter(nil)}
-	_, err = forward.Redrive[pgx.Tx](ctx, all, struck, all, &forward.RedriveConfig{RedriveConfig: deadletter.RedriveConfig{PerSecond: -1}})
+	_, err = forward.Redrive[pgx.Tx](ctx, all, struck, all,
+		&forward.RedriveConfig{RedriveConfig: deadletter.RedriveConfig{PerSecond: -1}})
 	return err
 }
 
-// A process that publishes dead letters again is killed at each step, another one begins anew, and so does a third, which finds nothing
-// to do: each is published once, and its record is gone when its event is there.
+// A process that publishes dead letters again is killed at each step, another one begins anew, and so does a third,
+// which finds nothing to do: each is published once, and its record is gone when its event is there.
 func TestRepublishKilledAt(t *testing.T) {
 	t.Parallel()
 	steps := slices.Concat(redriveSteps, redriveSteps[:1])
@@ -90,10 +91,12 @@ func TestRepublishKilledAt(t *testing.T) {
 
 func (w *world) wantRepublished(events, dead int) {
 	w.t.Helper()
-	n, distinct := query[int](w, "select count(*) from outbox_event"), query[int](w, "select count(distinct event_id) from outbox_event")
+	n, distinct := query[int](w, "select count(*) from outbox_event"),
+		query[int](w, "select count(distinct event_id) from outbox_event")
 	_, left := w.counts()
 	records := query[int](w, "select count(*) from processed_event")
 	if n != events || distinct != events || left != dead || records != dead {
-		w.t.Errorf("%d events (%d distinct), %d dead letters, %d records; want %d, %d, %d", n, distinct, left, records, events, dead, dead)
+		w.t.Errorf("%d events (%d distinct), %d dead letters, %d records; want %d, %d, %d", n, distinct, left, records,
+			events, dead, dead)
 	}
 }

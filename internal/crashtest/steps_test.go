@@ -128,7 +128,8 @@ func (w *world) awaitStrike(p *process, s step, want transaction) {
 	w.t.Helper()
 	p.Await(sayAt + string(s))
 	if want != unseen {
-		eventually(w.t, "the transaction is "+string(want), func() bool { return want == whatever || w.transaction(p.Name) == want })
+		eventually(w.t, "the transaction is "+string(want),
+			func() bool { return want == whatever || w.transaction(p.Name) == want })
 		w.look()
 		p.Tell(hearDie)
 	}

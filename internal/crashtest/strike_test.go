@@ -40,8 +40,8 @@ const (
 	apiCommit   = 8 // Kafka's number of OffsetCommit
 )
 
-// striker strikes once, when one event is at one step of its life. It stands in the store, around the handler, and in the connections
-// to the database and to Kafka: nothing of the code under test is changed.
+// striker strikes once, when one event is at one step of its life. It stands in the store, around the handler, and in
+// the connections to the database and to Kafka: nothing of the code under test is changed.
 type striker struct {
 	step   step
 	event  string
@@ -113,7 +113,8 @@ func (s *striker) statement(sql string, sent bool) bool {
 	return false
 }
 
-// request is called before and after a request is written to Kafka. It knows the offset commit with the event's mark in it.
+// request is called before and after a request is written to Kafka. It knows the offset commit with the event's mark in
+// it.
 func (s *striker) request(frame []byte, sent bool) {
 	if !s.committed.Load() || apiKey(frame) != apiCommit || !s.hasMark(frame) {
 		return
@@ -125,7 +126,8 @@ func (s *striker) request(frame []byte, sent bool) {
 	}
 }
 
-// hasMark looks for an offset behind the event's: several marks may be committed as one. No other number in the frame is as long.
+// hasMark looks for an offset behind the event's: several marks may be committed as one. No other number in the frame
+// is as long.
 func (s *striker) hasMark(frame []byte) bool {
 	for mark := s.offset + 1; mark < s.offset+100; mark++ {
 		if bytes.Contains(frame, binary.BigEndian.AppendUint64(nil, uint64(mark))) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// network is what a process reaches a server through. It can be cut: connections break, and no new ones are made. It can be frozen:
-// whatever is sent disappears, and no answer comes.
+// network is what a process reaches a server through. It can be cut: connections break, and no new ones are made. It
+// can be frozen: whatever is sent disappears, and no answer comes.
 type network struct {
 	wrap func(net.Conn) net.Conn
 

@@ -51,8 +51,10 @@ create index on effect (event)`
 func newWorld(t testing.TB, b *serverstest.Broker, partitions int32) *world {
 	t.Helper()
 	w := &world{
-		t: t, b: b, id: strings.ToLower(rand.Text()[:8]), topic: b.Topic(t, partitions), group: serverstest.Group(t), partitions: partitions,
-		database: serverstest.DatabaseURL(t), events: make([][]string, partitions), ids: map[string]bool{}, verified: make([]int, partitions),
+		t: t, b: b, id: strings.ToLower(rand.Text()[:8]), topic: b.Topic(t, partitions), group: serverstest.Group(t),
+		partitions: partitions,
+		database:   serverstest.DatabaseURL(t), events: make([][]string, partitions), ids: map[string]bool{},
+		verified: make([]int, partitions),
 	}
 	cfg, err := pgxpool.ParseConfig(w.database)
 	must(t, err)
@@ -126,7 +128,8 @@ func (w *world) produceTo(partitions map[int32][]string) {
 			w.ids[id] = true
 			msgs = append(msgs, &sarama.ProducerMessage{
 				Topic: w.topic, Partition: p, Key: sarama.StringEncoder(keyOf(id)), Value: sarama.StringEncoder("{}"),
-				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}, {Key: []byte("id"), Value: []byte("another-" + id)}},
+				Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)},
+					{Key: []byte("id"), Value: []byte("another-" + id)}},
 			})
 		}
 	}
@@ -134,8 +137,8 @@ func (w *world) produceTo(partitions map[int32][]string) {
 	w.send(msgs)
 }
 
-// send returns when all messages are in the log, each of them once and in their order: the producer is idempotent, since a message that it
-// sent again after a broken connection would shift all offsets.
+// send returns when all messages are in the log, each of them once and in their order: the producer is idempotent,
+// since a message that it sent again after a broken connection would shift all offsets.
 func (w *world) send(msgs []*sarama.ProducerMessage) {
 	w.t.Helper()
 	cfg := clientConfig()
@@ -290,7 +293,8 @@ func (w *world) lose(partition int32, from, to int) {
 
 const lost = ""
 
-// createTopicAgain deletes the topic and creates it under the same name, with something in between. All its events have taken effect.
+// createTopicAgain deletes the topic and creates it under the same name, with something in between. All its events have
+// taken effect.
 func (w *world) createTopicAgain(between func()) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -328,15 +332,16 @@ func (w *world) wantOnce() {
 		delete(effects, id)
 	}
 	if len(wrong) > 0 || len(effects) > 0 {
-		w.t.Errorf("of %d events %d have not taken effect once: %v; unknown events: %v", len(w.ids), len(wrong), wrong[:min(10, len(wrong))], effects)
+		w.t.Errorf("of %d events %d have not taken effect once: %v; unknown events: %v", len(w.ids), len(wrong),
+			wrong[:min(10, len(wrong))], effects)
 	}
 	if recorded := query[int](w, `select count(*) from processed_event`); recorded != len(w.ids) {
 		w.t.Errorf("%d events are recorded, want %d", recorded, len(w.ids))
 	}
 }
 
-// audited has package audit judge beside the watcher: from what Kafka and the database have, and nothing that the test knows. It works also
-// beside members that come and go; what it cannot look at then is no answer.
+// audited has package audit judge beside the watcher: from what Kafka and the database have, and nothing that the test
+// knows. It works also beside members that come and go; what it cannot look at then is no answer.
 func (w *world) audited() (*audit.Report, error) {
 	w.t.Helper()
 	db := stdlib.OpenDBFromPool(w.pool)
@@ -359,7 +364,8 @@ func (w *world) wantAudited() {
 	w.t.Helper()
 	r, err := w.audited()
 	must(w.t, err)
-	if r.Undecided != 0 || r.Recorded+r.Dead != r.Events || r.Effects != int64(query[int](w, `select count(*) from effect`)) {
+	if r.Undecided != 0 || r.Recorded+r.Dead != r.Events ||
+		r.Effects != int64(query[int](w, `select count(*) from effect`)) {
 		w.t.Errorf("the audit is not sure: %+v", r)
 	}
 }

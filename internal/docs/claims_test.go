@@ -19,7 +19,8 @@ import (
 var stated = []struct{ dir, constant, value, document, says string }{
 	{"consumer", "defaultAhead", "20_000_000", "CHANGELOG.md", "20,000,000 by default"},
 	{"internal/kafkaconf", "MaxDecompressedBatch", "100 << 20", "docs/security.md", "more than 100 MiB"},
-	{"dedupstore/internal/record", "defaultIdleTimeout", "60 * time.Second", "docs/failure-matrix.md", "(IdleTimeout, 60 s)"},
+	{"dedupstore/internal/record", "defaultIdleTimeout", "60 * time.Second", "docs/failure-matrix.md",
+		"(IdleTimeout, 60 s)"},
 	{"middleware", "defaultDeadPerSecond", "10", "docs/failures.md", "10 a second for a topic and process"},
 	{"outbox", "DefaultMaxBytes", "1_000_000", "docs/outbox.md", "more than 1,000,000 bytes"},
 	{"janitor", "DefaultMargin", "2 * time.Hour", "docs/retention.md", "| 2 h |"},
@@ -38,14 +39,21 @@ var stated = []struct{ dir, constant, value, document, says string }{
 	{"consumer", "sessionTimeout", "20 * time.Second", "docs/status.md", "session time-out (20 s)"},
 	{"consumer", "sessionTimeout", "20 * time.Second", "docs/cloud.md", "session time-out is 20 s"},
 	{"consumer", "DefaultStartTimeout", "30 * time.Second", "docs/status.md", "`StartTimeout` (30 s)"},
-	{"outbox", "DefaultPublishTimeout", "5 * time.Second", "docs/status.md", "| 5 + 10 s |"},
-	{"outbox", "sqlTimeout", "10 * time.Second", "docs/status.md", "10 s for the database"},
+	{"outbox/relay", "DefaultPublishTimeout", "5 * time.Second", "docs/status.md", "| 5 + 10 s |"},
+	{"outbox/relay", "sqlTimeout", "10 * time.Second", "docs/status.md", "10 s for the database"},
 	{"consumer", "DefaultWorkers", "16", "docs/sizing.md", "it is 16 unless you say otherwise"},
 	{"consumer", "defaultBytes", "256 << 20", "docs/sizing.md", "256 MiB unless you say otherwise"},
 	{"consumer", "defaultPartitionBytes", "16 << 20", "docs/sizing.md", "16 MiB for each partition"},
-	{"outbox", "DefaultBatchBytes", "8 << 20", "docs/sizing.md", "up to 8 MiB"},
-	{"outbox", "DefaultWorkers", "2", "docs/sizing.md", "2 + 2 by default"},
+	{"outbox/relay", "defaultBatchBytes", "8 << 20", "docs/sizing.md", "up to 8 MiB"},
+	{"outbox/relay", "DefaultWorkers", "2", "docs/sizing.md", "2 + 2 by default"},
 	{"idempotency", "DefaultBeginTimeout", "5 * time.Second", "docs/cloud.md", "`BeginTimeout`, 5 s"},
+	{"consumer", "keepTryingMax", "time.Minute", "docs/failures.md", "twice as long each time up to 1"},
+	{"deadletter", "MaxText", "2048", "docs/failures.md", "the last one is at most 2 KiB"},
+	{"middleware", "defaultCrashLimit", "3", "docs/failures.md", "At the limit (3)"},
+	{"deadletter/internal/deadsql", "defaultMaxBytes", "32 << 20", "docs/failures.md", "32 MiB by default"},
+	{"consumer", "minDelay", "10 * time.Millisecond", "docs/kafka-rules.md", "10 ms at least and an hour at most"},
+	{"consumer", "maxDelay", "time.Hour", "docs/kafka-rules.md", "10 ms at least and an hour at most"},
+	{"consumer", "maxCarried", "24", "docs/failures.md", "the oldest 24"},
 	{"dedupstore/internal/record", "defaultCommitTimeout", "5 * time.Second", "docs/cloud.md", "`CommitTimeout`, 5 s"},
 }
 
@@ -154,7 +162,8 @@ func TestCommandsInDocuments(t *testing.T) {
 			}
 			found++
 			for _, flag := range commandFlag.FindAllStringSubmatch(m[1], -1) {
-				if !strings.Contains(usage, "\n  "+flag[1]+" ") && !strings.Contains(usage, "\n  "+flag[1]+"\n") && !strings.Contains(usage, "\n  "+flag[1]+"\t") {
+				if !strings.Contains(usage, "\n  "+flag[1]+" ") && !strings.Contains(usage, "\n  "+flag[1]+"\n") &&
+					!strings.Contains(usage, "\n  "+flag[1]+"\t") {
 					t.Errorf("%s: einmal %s has no flag %s: %q", path, command, flag[1], m[1])
 				}
 			}
@@ -260,7 +269,8 @@ func TestMapIsTheTree(t *testing.T) {
 	}
 }
 
-// TestProblemsAreDescribed compares the problems that a Handler answers with docs/http-rules.md, which their types lead to.
+// TestProblemsAreDescribed compares the problems that a Handler answers with docs/http-rules.md, which their types lead
+// to.
 func TestProblemsAreDescribed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(root + "/docs/http-rules.md")
@@ -286,7 +296,7 @@ func TestProblemsAreDescribed(t *testing.T) {
 	}
 }
 
-// exported is a name of a package of ours, in code within a sentence: consumer.Config, outbox.Config.Keep.
+// exported is a name of a package of ours, in code within a sentence: consumer.Config, relay.Config.Keep.
 var exported = regexp.MustCompile("`([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?(?:\\(|`|\\{)")
 
 // TestNamesOfTheCodeInDocuments checks that names of our packages that documents use are there.
@@ -340,7 +350,8 @@ func TestNamesOfTheCodeInDocuments(t *testing.T) {
 		}
 		for _, m := range exported.FindAllStringSubmatch(text, -1) {
 			names := ours[m[1]]
-			if names == nil || m[1] == "main" || strings.HasPrefix(m[2], "Test") || strings.HasPrefix(m[2], "Fuzz") || strings.HasPrefix(m[2], "Example") {
+			if names == nil || m[1] == "main" || strings.HasPrefix(m[2], "Test") || strings.HasPrefix(m[2], "Fuzz") ||
+				strings.HasPrefix(m[2], "Example") {
 				continue
 			}
 			found++
@@ -361,7 +372,7 @@ func TestStatusFieldsInDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"consumer/statusjson.go", "outbox/statusjson.go"} {
+	for _, path := range []string{"consumer/statusjson.go", "outbox/relay/statusjson.go"} {
 		code, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			t.Fatal(err)

@@ -52,7 +52,8 @@ func TestSnippetsCompile(t *testing.T) {
 			}
 			name := fmt.Sprintf("snippet%d", len(packages))
 			file := filepath.Join(dir, name+".go")
-			if err := os.WriteFile(file, []byte(fmt.Sprintf("// %s, snippet %d\n\n%s", filepath.Base(path), i+1, code)), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(fmt.Sprintf("// %s, snippet %d\n\n%s", filepath.Base(path), i+1, code)),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			abs, err := filepath.Abs(filepath.Join(name, "snippet.go"))
@@ -74,7 +75,8 @@ func TestSnippetsCompile(t *testing.T) {
 	if err := os.WriteFile(overlayFile, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("go", append([]string{"build", "-o", os.DevNull, "-overlay", overlayFile}, packages...)...).CombinedOutput()
+	out, err := exec.Command("go", append([]string{"build", "-o", os.DevNull, "-overlay", overlayFile},
+		packages...)...).CombinedOutput()
 	if err != nil {
 		t.Errorf("go build: %v\n%s", err, out)
 	}
@@ -128,7 +130,8 @@ func TestMapHasAllPackages(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "benchmarks" || d.Name() == "compat"):
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "benchmarks" ||
+			d.Name() == "compat"):
 			return filepath.SkipDir
 		case filepath.Ext(path) == ".go":
 			found[filepath.Dir(path)] = true

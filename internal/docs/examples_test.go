@@ -13,7 +13,8 @@ var notPublic = []string{"internal", "examples", "cmd", "benchmarks", "compat", 
 
 var exampleFunction = regexp.MustCompile(`(?m)^func Example`)
 
-// TestEachPackageHasAnExample checks that each package that users import has an Example, which go doc and pkg.go.dev show.
+// TestEachPackageHasAnExample checks that each package that users import has an Example, which go doc and pkg.go.dev
+// show.
 func TestEachPackageHasAnExample(t *testing.T) {
 	t.Parallel()
 	has := map[string]bool{} // the directories with Go files, and whether one has an Example

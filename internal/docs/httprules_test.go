@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestHTTPRules checks that no rule of the client or the server is left out, that each names a test or says why not, and that the tests exist.
+// TestHTTPRules checks that no rule of the client or the server is left out, that each names a test or says why not,
+// and that the tests exist.
 func TestHTTPRules(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(root + "/docs/http-rules.md")

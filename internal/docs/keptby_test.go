@@ -14,7 +14,8 @@ import (
 )
 
 // ruleFiles are the documents with tables of rules, and how many places they name at least.
-var ruleFiles = map[string]int{"kafka-rules": 80, "postgres-rules": 35, "outbox-rules": 40, "http-rules": 30, "security": 15}
+var ruleFiles = map[string]int{"kafka-rules": 80, "postgres-rules": 35, "outbox-rules": 40, "http-rules": 30,
+	"security": 15}
 
 // TestKeptBy checks that the files and functions exist by which the rules are kept.
 func TestKeptBy(t *testing.T) {
@@ -38,6 +39,26 @@ func TestKeptBy(t *testing.T) {
 		if found < fewest {
 			t.Errorf("docs/%s.md: %d places: were all found?", name, found)
 		}
+	}
+}
+
+// TestWayOfARow checks that the files and functions exist through which a row goes, as CONTRIBUTING.md tells it.
+func TestWayOfARow(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, way, _ := strings.Cut(string(text), "The way of a row of the outbox")
+	way, _, _ = strings.Cut(way, "\nInside ")
+	code, places := codeOf(t, os.DirFS(root)), placesIn(way)
+	for _, p := range places {
+		if err := code.find(p); err != nil {
+			t.Errorf("the way of a row: %v", err)
+		}
+	}
+	if len(places) < 25 {
+		t.Errorf("only %d places were found", len(places))
 	}
 }
 

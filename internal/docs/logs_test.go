@@ -14,15 +14,18 @@ import (
 )
 
 // logging are the packages whose lines an operator reads.
-var logging = []string{"consumer", "middleware", "outbox", "forward", "janitor", "idempotency", "status", "dedupstore", "deadletter"}
+var logging = []string{"consumer", "middleware", "outbox", "forward", "janitor", "idempotency", "status", "dedupstore",
+	"deadletter", "console"}
 
 // prefixes are those of lines of the log.
 var prefixes = []string{"einmal: ", "outbox: ", "idempotency: "}
 
 // otherTexts are calls whose texts are no lines: of errors, and of panics.
-var otherTexts = map[string]bool{"errors.New": true, "errtype.New": true, "fmt.Errorf": true, "fmt.Sprintf": true, "panic": true, "newSafeError": true}
+var otherTexts = map[string]bool{"errors.New": true, "errtype.New": true, "fmt.Errorf": true, "fmt.Sprintf": true,
+	"panic": true, "newSafeError": true}
 
-// TestLogs compares docs/logs.md with the code: the rows are the lines that the packages write, and the other way around.
+// TestLogs compares docs/logs.md with the code: the rows are the lines that the packages write, and the other way
+// around.
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	written := linesWritten(t, logging)
@@ -46,7 +49,8 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// linesListed are the first cells of the tables with four columns. A cell can have several lines, each in backquotes or alone.
+// linesListed are the first cells of the tables with four columns. A cell can have several lines, each in backquotes or
+// alone.
 func linesListed(text string) map[string]bool {
 	listed := map[string]bool{}
 	for row := range strings.SplitSeq(text, "\n") {
@@ -85,7 +89,8 @@ func linesWritten(t *testing.T, packages []string) map[string]string {
 				}
 				if text, ok := literal(n); ok {
 					for _, prefix := range prefixes {
-						if line := strings.TrimSuffix(strings.TrimPrefix(text, "einmal: "), " "); strings.HasPrefix(text, prefix) && text != prefix {
+						if line := strings.TrimSuffix(strings.TrimPrefix(text, "einmal: "), " "); strings.HasPrefix(text, prefix) &&
+							text != prefix {
 							written[line] = strings.TrimPrefix(set.Position(n.Pos()).String(), root+"/")
 						}
 					}

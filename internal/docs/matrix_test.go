@@ -37,7 +37,8 @@ const (
 	mostOpen = 6  // rows without a test
 )
 
-// TestFailureMatrix checks that each row of the matrix names a test, and that the tests which it names exist, subtests too.
+// TestFailureMatrix checks that each row of the matrix names a test, and that the tests which it names exist, subtests
+// too.
 func TestFailureMatrix(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(matrixFile)
@@ -91,8 +92,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestKafkaRules checks that no rule and no report is left out, that each names a test or says why there is none, and that the tests
-// exist.
+// TestKafkaRules checks that no rule and no report is left out, that each names a test or says why there is none, and
+// that the tests exist.
 func TestKafkaRules(t *testing.T) {
 	t.Parallel()
 	checkRules(t, rulesFile, slices.Concat(numbered("", rules), numbered("", reports)))
@@ -101,7 +102,8 @@ func TestKafkaRules(t *testing.T) {
 // TestPostgresRules does the same for the rules of the database.
 func TestPostgresRules(t *testing.T) {
 	t.Parallel()
-	checkRules(t, postgresFile, slices.Concat(numbered("A", recordRules), numbered("D", driverRules), numbered("", databaseReports)))
+	checkRules(t, postgresFile, slices.Concat(numbered("A", recordRules), numbered("D", driverRules),
+		numbered("", databaseReports)))
 }
 
 // TestSecurityRules does the same for what strangers cannot do. Rows without a number are no rules.
@@ -113,7 +115,8 @@ func TestSecurityRules(t *testing.T) {
 	}
 	number := regexp.MustCompile(`^[RP]?[0-9]+[a-z]?$`)
 	rows := slices.DeleteFunc(matrixRows(string(text)), func(row matrixRow) bool { return !number.MatchString(row[0]) })
-	checkRows(t, securityFile, rows, slices.Concat(numbered("", securityRules), numbered("R", securityRoles), numbered("P", privacyRules)))
+	checkRows(t, securityFile, rows, slices.Concat(numbered("", securityRules), numbered("R", securityRoles),
+		numbered("P", privacyRules)))
 }
 
 func numbered(prefix string, n int) (numbers []string) {
@@ -326,8 +329,8 @@ func (p *packageIndex) declare(decl ast.Decl) {
 	}
 }
 
-// find looks for "package.Test" or "package.Test/subtest". A subtest is there if its name stands as a string in the test's function,
-// or in what that uses by name.
+// find looks for "package.Test" or "package.Test/subtest". A subtest is there if its name stands as a string in the
+// test's function, or in what that uses by name.
 func (x *testIndex) find(name string) error {
 	test, subtest, _ := strings.Cut(name, "/")
 	pkg, function, _ := strings.Cut(test, ".")
@@ -336,6 +339,9 @@ func (x *testIndex) find(name string) error {
 		if filepath.Base(dir) == pkg {
 			dirs = append(dirs, dir)
 		}
+	}
+	if len(dirs) > 1 { // the tests of a package may have a module of their own: one of them has it
+		dirs = slices.DeleteFunc(dirs, func(dir string) bool { return x.packages[dir].decls[function] == nil })
 	}
 	if len(dirs) != 1 {
 		return fmt.Errorf("%s: no package, or several: %q", name, dirs)
@@ -350,7 +356,8 @@ func (x *testIndex) find(name string) error {
 	return nil
 }
 
-// stringsOf collects the strings in a node and in the declarations that it names, in its package and in those that it imports.
+// stringsOf collects the strings in a node and in the declarations that it names, in its package and in those that it
+// imports.
 func (x *testIndex) stringsOf(dir string, node ast.Node, seen map[ast.Node]bool) (found []string) {
 	if node == nil || seen[node] {
 		return nil

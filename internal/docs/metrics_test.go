@@ -23,8 +23,8 @@ import (
 	"github.com/einmal-go/einmal/janitor"
 	"github.com/einmal-go/einmal/janitor/janitormetrics"
 	"github.com/einmal-go/einmal/middleware"
-	"github.com/einmal-go/einmal/outbox"
-	"github.com/einmal-go/einmal/outbox/outboxmetrics"
+	"github.com/einmal-go/einmal/outbox/relay"
+	"github.com/einmal-go/einmal/outbox/relay/relaymetrics"
 	"github.com/einmal-go/einmal/outbox/sqloutbox"
 	"github.com/einmal-go/einmal/schema"
 )
@@ -56,27 +56,32 @@ func (m recordingMeter) Int64Counter(name string, o ...metric.Int64CounterOption
 	return m.Meter.Int64Counter(name, o...)
 }
 
-func (m recordingMeter) Float64Histogram(name string, o ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+func (m recordingMeter) Float64Histogram(name string, o ...metric.Float64HistogramOption) (metric.Float64Histogram,
+	error) {
 	m.note(name, "histogram", metric.NewFloat64HistogramConfig(o...))
 	return m.Meter.Float64Histogram(name, o...)
 }
 
-func (m recordingMeter) Int64ObservableCounter(name string, o ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+func (m recordingMeter) Int64ObservableCounter(name string,
+	o ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
 	m.note(name, "observed counter", metric.NewInt64ObservableCounterConfig(o...))
 	return m.Meter.Int64ObservableCounter(name, o...)
 }
 
-func (m recordingMeter) Float64ObservableCounter(name string, o ...metric.Float64ObservableCounterOption) (metric.Float64ObservableCounter, error) {
+func (m recordingMeter) Float64ObservableCounter(name string,
+	o ...metric.Float64ObservableCounterOption) (metric.Float64ObservableCounter, error) {
 	m.note(name, "observed counter", metric.NewFloat64ObservableCounterConfig(o...))
 	return m.Meter.Float64ObservableCounter(name, o...)
 }
 
-func (m recordingMeter) Int64ObservableGauge(name string, o ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+func (m recordingMeter) Int64ObservableGauge(name string,
+	o ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
 	m.note(name, "gauge", metric.NewInt64ObservableGaugeConfig(o...))
 	return m.Meter.Int64ObservableGauge(name, o...)
 }
 
-func (m recordingMeter) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+func (m recordingMeter) Float64ObservableGauge(name string,
+	o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
 	m.note(name, "gauge", metric.NewFloat64ObservableGaugeConfig(o...))
 	return m.Meter.Float64ObservableGauge(name, o...)
 }
@@ -99,17 +104,19 @@ func register(t *testing.T, r metric.MeterProvider) {
 		}
 	}
 	c, err := consumer.New(consumer.Config{
-		Brokers: []string{"localhost:1"}, Group: "g", Middleware: []consumer.Middleware{middleware.Metrics(&middleware.MetricsConfig{MeterProvider: r})},
-		Topics: map[string]consumer.Topic{"t": {Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })}},
+		Brokers: []string{"localhost:1"}, Group: "g",
+		Middleware: []consumer.Middleware{middleware.Metrics(&middleware.MetricsConfig{MeterProvider: r})},
+		Topics:     map[string]consumer.Topic{"t": {Handler: consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })}},
 	})
 	must(err)
 	_, err = consumermetrics.Register(c, &consumermetrics.Config{MeterProvider: r})
 	must(err)
-	relay, err := outbox.New(outbox.Config{Database: sqloutbox.NewDatabase(&sql.DB{}), Brokers: []string{"localhost:1"}})
+	sender, err := relay.New(relay.Config{Database: sqloutbox.NewDatabase(&sql.DB{}), Brokers: []string{"localhost:1"}})
 	must(err)
-	_, err = outboxmetrics.Register(relay, &outboxmetrics.Config{MeterProvider: r})
+	_, err = relaymetrics.Register(sender, &relaymetrics.Config{MeterProvider: r})
 	must(err)
-	j, err := janitor.New(&sql.DB{}, schema.Postgres, janitor.Config{Tables: []janitor.Table{{Name: "processed_event", Column: "processed_at", Keep: 24 * 3600e9}}})
+	j, err := janitor.New(&sql.DB{}, schema.Postgres,
+		janitor.Config{Tables: []janitor.Table{{Name: "processed_event", Column: "processed_at", Keep: 24 * 3600e9}}})
 	must(err)
 	_, err = janitormetrics.Register(j, &janitormetrics.Config{MeterProvider: r})
 	must(err)
@@ -146,9 +153,10 @@ func TestMetricsTable(t *testing.T) {
 	}
 }
 
-// TestMetricsAreAbsent compares the column that says when an instrument has no series with parts of which none has run: what is never absent is
-// there, and what is not there has a condition. The lag is the exception: it is 0 where no partition is held, and consumermetrics tests when it
-// is not known. That each instrument is there in a service that runs is a test of observetest.
+// TestMetricsAreAbsent compares the column that says when an instrument has no series with parts of which none has run:
+// what is never absent is there, and what is not there has a condition. The lag is the exception: it is 0 where no
+// partition is held, and consumermetrics tests when it is not known. That each instrument is there in a service that
+// runs is a test of observetest.
 func TestMetricsAreAbsent(t *testing.T) {
 	t.Parallel()
 	reader := sdkmetric.NewManualReader()

@@ -51,7 +51,8 @@ func TestSupplyChain(t *testing.T) {
 	}
 	version := regexp.MustCompile(`<kafka.version>(.*)</kafka.version>`).FindStringSubmatch(read(".ci/images/kafka/pom.xml"))
 	jars := jar.FindAllStringSubmatch(read(".ci/images/kafka/jars.sha256"), -1)
-	if len(version) != 2 || len(jars) < 50 || !strings.Contains(read(".ci/images/kafka/jars.sha256"), "kafka_2.13-"+version[1]+".jar") {
+	if len(version) != 2 || len(jars) < 50 || !strings.Contains(read(".ci/images/kafka/jars.sha256"), "kafka_2.13-"+
+		version[1]+".jar") {
 		t.Errorf("%d jars have digests, and not those of %v", len(jars), version)
 	}
 }

@@ -1,5 +1,5 @@
-// Package errtype names errors without their texts, for error.type and its like: log, spans, metrics and Status ask the one function, so
-// that what failed has one name wherever somebody meets it.
+// Package errtype names errors without their texts, for error.type and its like: log, spans, metrics and Status ask the
+// one function, so that what failed has one name wherever somebody meets it.
 package errtype
 
 import (
@@ -20,9 +20,9 @@ const Panic = "panic"
 // maxName bounds a name, in bytes.
 const maxName = 128
 
-// Of names err: one of few words, free of anything that stood in a message. It is "" for nil; "panic"; the SQLSTATE of a database's
-// error; what the method ErrorType of err, or of an error inside it, says, the outermost first; "timeout" or "canceled" of a context;
-// the class that a store gave it; or else the Go type of the error inside all wrappers.
+// Of names err: one of few words, free of anything that stood in a message. It is "" for nil; "panic"; the SQLSTATE of
+// a database's error; what the method ErrorType of err, or of an error inside it, says, the outermost first; "timeout"
+// or "canceled" of a context; the class that a store gave it; or else the Go type of the error inside all wrappers.
 func Of(err error) string {
 	if err == nil {
 		return ""
@@ -85,7 +85,8 @@ func ownNames(err error) (names []string) {
 	return names
 }
 
-// cause unwraps err as long as its type says nothing: types whose name is not exported, such as those of fmt.Errorf and errors.Join.
+// cause unwraps err as long as its type says nothing: types whose name is not exported, such as those of fmt.Errorf and
+// errors.Join.
 func cause(err error) error {
 	for {
 		inner := unwrap(err)

@@ -12,7 +12,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers"
 )
 
-// readTimeout is how long a member waits for a broker that does not answer: so long it does not notice that one stands still.
+// readTimeout is how long a member waits for a broker that does not answer: so long it does not notice that one stands
+// still.
 const readTimeout = 12 * time.Second
 
 // scene is two members on a topic, beside a plain group in the full form, before something is broken.
@@ -37,7 +38,8 @@ type choice func(s *scene) int
 func onController(s *scene) int { return s.controller }
 func elsewhere(s *scene) int    { return other(s.controller) }
 
-// atFirstAddress is the node whose address comes first: who asks one broker where the coordinator is, and always the same, asks it.
+// atFirstAddress is the node whose address comes first: who asks one broker where the coordinator is, and always the
+// same, asks it.
 func atFirstAddress(s *scene) int { return s.cluster.Node(slices.Min(s.cluster.Addrs)) }
 
 // setScene starts the members.
@@ -77,7 +79,8 @@ func (s *scene) look(d time.Duration) { time.Sleep(d) }
 func (s *scene) awaitResumed() {
 	s.t.Helper()
 	for _, g := range s.groups {
-		eventually(s.t, 2*time.Minute, g.client+" consumes all partitions again", func() bool { return g.active(partitions, 500*time.Millisecond) })
+		eventually(s.t, 2*time.Minute, g.client+" consumes all partitions again",
+			func() bool { return g.active(partitions, 500*time.Millisecond) })
 	}
 }
 
@@ -126,7 +129,8 @@ func TestLeaderKilled(t *testing.T) { //nolint:paralleltest // it breaks brokers
 	onlyFull(t)
 	s := setScene(t, elsewhere)
 	victim := other(s.coordinator, s.controller)
-	e := episode{name: "SIGKILL leader, not coordinator", from: time.Now(), led: s.ledBy(victim), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(victim)}
+	e := episode{name: "SIGKILL leader, not coordinator", from: time.Now(), led: s.ledBy(victim), keepSessions: true,
+		nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(victim)}
 	s.killed(victim)
 	s.end(e)
 }
@@ -138,7 +142,8 @@ func TestCoordinatorKilled(t *testing.T) { //nolint:paralleltest // it breaks br
 	for name, coordinator := range map[string]choice{"with the controller": onController, "without it": elsewhere} {
 		t.Run(name, func(t *testing.T) {
 			s := setScene(t, coordinator)
-			e := episode{name: "SIGKILL coordinator and leader", from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
+			e := episode{name: "SIGKILL coordinator and leader", from: time.Now(), led: s.ledBy(s.coordinator),
+				keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
 			s.killed(s.coordinator)
 			s.end(e)
 		})
@@ -149,7 +154,8 @@ func TestCoordinatorKilled(t *testing.T) { //nolint:paralleltest // it breaks br
 func TestLeaderAndCoordinatorKilledInTurn(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
 	s := setScene(t, onController)
 	first := other(s.coordinator)
-	e := episode{name: "SIGKILL leader, restart, SIGKILL coordinator", from: time.Now(), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: "the coordinator had the active controller"}
+	e := episode{name: "SIGKILL leader, restart, SIGKILL coordinator", from: time.Now(), keepSessions: true,
+		nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: "the coordinator had the active controller"}
 	// leadership stays where the first kill has moved it to
 	e.led = append(s.ledBy(first), s.ledBy(s.coordinator)...)
 	s.killed(first)
@@ -195,7 +201,8 @@ func TestCoordinatorRestarted(t *testing.T) { //nolint:paralleltest // it breaks
 	need(t)
 	onlyFull(t)
 	s := setScene(t, elsewhere)
-	e := episode{name: "SIGTERM coordinator, restart", from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true, nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
+	e := episode{name: "SIGTERM coordinator, restart", from: time.Now(), led: s.ledBy(s.coordinator), keepSessions: true,
+		nothingAgain: true, gapLed: fencing(), gapOthers: current().calm, note: s.roles(s.coordinator)}
 	must(t, s.cluster.Terminate(s.coordinator))
 	must(t, s.cluster.Start(t.Context(), s.coordinator))
 	s.look(2 * time.Second)
@@ -214,14 +221,16 @@ func TestAllBrokersAway(t *testing.T) { //nolint:paralleltest // it breaks broke
 	back := time.Now()
 	s.awaitResumed()
 	e.gapLed = back.Sub(e.from) + fencing()
-	e.note = fmt.Sprintf("the brokers answered %s after their start, %s after the fault", seconds(back.Sub(began)), seconds(back.Sub(e.from)))
+	e.note = fmt.Sprintf("the brokers answered %s after their start, %s after the fault", seconds(back.Sub(began)),
+		seconds(back.Sub(e.from)))
 	s.look(3 * time.Second)
 	s.awaitResumed()
 	s.end(e)
 }
 
-// One of three nodes stands still. Members that start then are ready soon when the cluster has given the node up. One that starts right
-// after the fault is ready when the cluster lets it: the node may lead what it reads, coordinate its group, or replicate the group's state.
+// One of three nodes stands still. Members that start then are ready soon when the cluster has given the node up. One
+// that starts right after the fault is ready when the cluster lets it: the node may lead what it reads, coordinate its
+// group, or replicate the group's state.
 func TestStartBesideAFrozenNode(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
 	need(t)
 	w := newWorld(t)
@@ -250,7 +259,8 @@ func (w *world) startSome(n int, within time.Duration) {
 		done := make(chan error, 1)
 		began := time.Now()
 		go func() { done <- c.Run(ctx) }()
-		eventually(w.t, 2*time.Minute, "it is ready", func() bool { return c.Ready() && len(c.Status().Partitions) == partitions })
+		eventually(w.t, 2*time.Minute, "it is ready",
+			func() bool { return c.Ready() && len(c.Status().Partitions) == partitions })
 		took := time.Since(began)
 		w.t.Logf("ready after %v", took)
 		cancel()

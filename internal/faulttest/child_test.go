@@ -65,7 +65,8 @@ func (g *group) joinApart(name string) *child {
 	t := g.w.t
 	t.Helper()
 	g.apart = true
-	text, err := json.Marshal(orders{Client: g.client, Name: name, Group: g.name, Topic: g.w.topic, Brokers: g.w.cluster.Addrs})
+	text, err := json.Marshal(orders{Client: g.client, Name: name, Group: g.name, Topic: g.w.topic,
+		Brokers: g.w.cluster.Addrs})
 	must(t, err)
 	c := &child{cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), envChild+"="+string(text))
@@ -88,7 +89,8 @@ func (g *group) joinApart(name string) *child {
 	return c
 }
 
-// line is what a child says. It is written before the message is marked: what a killed child did not say, it did not commit.
+// line is what a child says. It is written before the message is marked: what a killed child did not say, it did not
+// commit.
 type line struct {
 	Hold     *hold     `json:",omitempty"`
 	Delivery *delivery `json:",omitempty"`

@@ -13,10 +13,12 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/outboxtest"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
-// How many copies brokers cost that die, or stand still, for publish time-outs that are shorter than what Kafka needs to know of it, and longer: a
-// time-out does not make a relay forget by what Kafka knows its batches again. With -faults.full the lines are the table of docs/outbox.md.
+// How many copies brokers cost that die, or stand still, for publish time-outs that are shorter than what Kafka needs
+// to know of it, and longer: a time-out does not make a relay forget by what Kafka knows its batches again. With
+// -faults.full the lines are the table of docs/outbox.md.
 func TestCopiesWhenBrokersDie(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
 	c := need(t)
 	b := &serverstest.Broker{Addrs: c.Addrs, Kind: servers.Apache}
@@ -35,8 +37,8 @@ func TestCopiesWhenBrokersDie(t *testing.T) { //nolint:paralleltest // it breaks
 	var all []*relayed
 	for _, mode := range []outbox.Mode{outbox.SinglePhase, outbox.TwoPhase} {
 		for _, timeout := range timeouts {
-			r := newRelayed(t, mode, c.Addrs, b.Topic(t, 3), func(cfg *outbox.Config) {
-				cfg.PublishTimeout, cfg.LeaseTTL = timeout, max(outbox.DefaultLeaseTTL, 2*timeout+10*time.Second)
+			r := newRelayed(t, mode, c.Addrs, b.Topic(t, 3), func(cfg *relay.Config) {
+				cfg.PublishTimeout, cfg.LeaseTTL = timeout, max(45*time.Second, 2*timeout+10*time.Second)
 				cfg.Sarama = func(c *sarama.Config) { c.Producer.Timeout = min(timeout, 5*time.Second) }
 			})
 			r.name, r.pause = fmt.Sprintf("%s, %v", mode, timeout), 20*time.Millisecond

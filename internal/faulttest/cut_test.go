@@ -56,15 +56,16 @@ func (s *scene) cutOnce(api int16, stage stage) {
 	}
 }
 
-// One member alone cannot reach the coordinator, while the other one and the coordinator are well. It must have stopped before the other
-// one owns its partitions.
+// One member alone cannot reach the coordinator, while the other one and the coordinator are well. It must have stopped
+// before the other one owns its partitions.
 func TestMemberCutOff(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]blockade{"refused": refused, "swallowed": swallowed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := setScene(t, elsewhere)
-			e := episode{name: "one member cut off from the coordinator, packets " + name, from: time.Now(), gapLed: sessionTimeout + current().margin, gapOthers: 2 * current().calm}
+			e := episode{name: "one member cut off from the coordinator, packets " + name, from: time.Now(),
+				gapLed: sessionTimeout + current().margin, gapOthers: 2 * current().calm}
 			lost := map[*group][]int32{}
 			for _, g := range s.groups {
 				lost[g] = g.owned("A")
@@ -104,9 +105,9 @@ func (s *scene) handedOver(e episode, lost map[*group][]int32, from string) {
 	}
 }
 
-// handover tells, of the partitions that a member lost after a moment, how much later its last delivery ended on any of them, when
-// the other member's first one began on the last of them, and by how much they overlapped. What it delivers when it has got them back
-// does not count.
+// handover tells, of the partitions that a member lost after a moment, how much later its last delivery ended on any of
+// them, when the other member's first one began on the last of them, and by how much they overlapped. What it delivers
+// when it has got them back does not count.
 func (g *group) handover(from string, lost []int32, since time.Time) (last, first, overlap time.Duration) {
 	byPartition, holds := g.snapshot()
 	for _, p := range lost {

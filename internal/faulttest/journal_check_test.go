@@ -36,7 +36,8 @@ func TestGapsAreFound(t *testing.T) {
 
 func TestRepetitionsAreFound(t *testing.T) {
 	t.Parallel()
-	repeated, first := again([]delivery{delivered("a", 0, 0), delivered("a", 1, 20), delivered("b", 1, 40), delivered("b", 2, 60)})
+	repeated, first := again([]delivery{delivered("a", 0, 0), delivered("a", 1, 20), delivered("b", 1, 40),
+		delivered("b", 2, 60)})
 	if len(repeated) != 1 || repeated[0].Offset != 1 || repeated[0].Member != "b" || !first[0].Equal(at(30)) {
 		t.Errorf("%v first at %v", repeated, first)
 	}

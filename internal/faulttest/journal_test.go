@@ -153,8 +153,8 @@ func again(ds []delivery) (repeated []delivery, first []time.Time) {
 	return repeated, first
 }
 
-// twoOwners are the deliveries of a partition by a member that another one had taken over from: it goes on although it has not got the
-// partition again. The hooks are called beside the handlers, hence hookDelay.
+// twoOwners are the deliveries of a partition by a member that another one had taken over from: it goes on although it
+// has not got the partition again. The hooks are called beside the handlers, hence hookDelay.
 func twoOwners(ds []delivery, holds []hold) (found []delivery) {
 	last := map[string]time.Time{} // when a member's last delivery began
 	owner := ""
@@ -175,7 +175,8 @@ const hookDelay = 500 * time.Millisecond
 // gotBetween reports whether the delivery's member got the partition between its delivery before and this one.
 func gotBetween(holds []hold, d delivery, before time.Time) bool {
 	return slices.ContainsFunc(holds, func(h hold) bool {
-		return h.Got && h.Member == d.Member && h.Partition == d.Partition && h.At.After(before) && h.At.Before(d.Began.Add(hookDelay))
+		return h.Got && h.Member == d.Member && h.Partition == d.Partition && h.At.After(before) &&
+			h.At.Before(d.Began.Add(hookDelay))
 	})
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	full    = flag.Bool("faults.full", false, "all faults in full length, with Kafka's own time-outs, and plain sarama beside einmal")
+	full = flag.Bool("faults.full", false,
+		"all faults in full length, with Kafka's own time-outs, and plain sarama beside einmal")
 	showLog = flag.Bool("faults.log", false, "show what the members logged also if a test passes")
 )
 
@@ -29,8 +30,10 @@ type form struct {
 }
 
 var (
-	short = form{brokerSession: 3 * time.Second, margin: 10 * time.Second, calm: 4 * time.Second, freezes: []time.Duration{15 * time.Second}, down: 5 * time.Second, cuts: 3}
-	long  = form{brokerSession: 9 * time.Second, margin: 7 * time.Second, calm: 2 * time.Second, freezes: []time.Duration{20 * time.Second, 35 * time.Second}, down: 30 * time.Second, cuts: 20}
+	short = form{brokerSession: 3 * time.Second, margin: 10 * time.Second, calm: 4 * time.Second,
+		freezes: []time.Duration{15 * time.Second}, down: 5 * time.Second, cuts: 3}
+	long = form{brokerSession: 9 * time.Second, margin: 7 * time.Second, calm: 2 * time.Second,
+		freezes: []time.Duration{20 * time.Second, 35 * time.Second}, down: 30 * time.Second, cuts: 20}
 )
 
 func current() form {

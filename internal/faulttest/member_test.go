@@ -68,7 +68,8 @@ func (m *member) einmal() (run func(context.Context) error, err error) {
 	return c.Run, nil
 }
 
-// holdLittle bounds what a client holds in memory to about a second's messages: with more, it would hide that a broker is away.
+// holdLittle bounds what a client holds in memory to about a second's messages: with more, it would hide that a broker
+// is away.
 func holdLittle(c *sarama.Config) { c.Consumer.Fetch.Default = 4 << 10 }
 
 // handler takes its time, then has its effect once.

@@ -21,7 +21,8 @@ func (m *member) plainConfig() *sarama.Config {
 	return c
 }
 
-// plain is a member as sarama's documentation writes one. It joins again after 250 ms when it was thrown out, as any program would.
+// plain is a member as sarama's documentation writes one. It joins again after 250 ms when it was thrown out, as any
+// program would.
 func (m *member) plain() (run func(context.Context) error, err error) {
 	cg, err := sarama.NewConsumerGroup(m.brokers, m.group, m.plainConfig())
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// producer writes to all partitions until produced is called: first a backlog, then perSecond messages to each. It waits for all
-// replicas, and tries again for ever, so what it sends can be in the log twice: as two messages with one event id.
+// producer writes to all partitions until produced is called: first a backlog, then perSecond messages to each. It
+// waits for all replicas, and tries again for ever, so what it sends can be in the log twice: as two messages with one
+// event id.
 type producer struct {
 	async sarama.AsyncProducer
 	topic string
@@ -37,7 +38,8 @@ func startProducer(t *testing.T, addrs []string, topic, id string) *producer {
 	c.Producer.Flush.MaxMessages = 20 // small batches: a consumer takes whole ones, and must not live from memory while a broker is away
 	async, err := sarama.NewAsyncProducer(addrs, c)
 	must(t, err)
-	p := &producer{async: async, topic: topic, id: id, stop: make(chan struct{}), acked: map[int32][]int64{}, ids: map[string]bool{}}
+	p := &producer{async: async, topic: topic, id: id, stop: make(chan struct{}), acked: map[int32][]int64{},
+		ids: map[string]bool{}}
 	p.done.Go(p.readAcks)
 	p.done.Go(p.readErrors)
 	for i := range backlog {

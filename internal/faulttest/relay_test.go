@@ -18,6 +18,7 @@ import (
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/outboxtest"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -29,28 +30,30 @@ type relayed struct {
 	addrs []string
 	topic string
 	pool  *pgxpool.Pool
-	relay *outbox.Relay
+	relay *relay.Relay
 	pause time.Duration // between events that are written
 	log   childtest.Output
 
 	order map[string][]string // what was committed, by key
 }
 
-func newRelayed(t *testing.T, mode outbox.Mode, brokers []string, topic string, edit ...func(*outbox.Config)) *relayed {
+func newRelayed(t *testing.T, mode outbox.Mode, brokers []string, topic string, edit ...func(*relay.Config)) *relayed {
 	t.Helper()
-	r := &relayed{t: t, name: string(mode), mode: mode, addrs: brokers, topic: topic, pause: 5 * time.Millisecond, pool: serverstest.Pool(t), order: map[string][]string{}}
+	r := &relayed{t: t, name: string(mode), mode: mode, addrs: brokers, topic: topic, pause: 5 * time.Millisecond,
+		pool: serverstest.Pool(t), order: map[string][]string{}}
 	must(t, schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
 		_, err := r.pool.Exec(ctx, sql)
 		return err
 	}, nil, schema.Outbox))
-	cfg := outbox.Config{
-		Database: pgxoutbox.NewDatabase(r.pool), Brokers: brokers, Mode: mode, Keep: time.Hour, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
+	cfg := relay.Config{
+		Database: pgxoutbox.NewDatabase(r.pool), Brokers: brokers, Mode: mode, Keep: time.Hour,
+		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
 	for _, f := range edit {
 		f(&cfg)
 	}
 	var err error
-	r.relay, err = outbox.New(cfg)
+	r.relay, err = relay.New(cfg)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -106,7 +109,8 @@ func (r *relayed) awaitSent() {
 // judge checks that everything is in the topic, the first copies of each key in order, and that no row was blamed.
 func (r *relayed) judge() {
 	r.t.Helper()
-	if n := r.value("select count(*) from outbox_event where attempts > 0 or status <> 'PUBLISHED'"); n > 0 || r.relay.Status().BlockedHere > 0 {
+	if n := r.value("select count(*) from outbox_event where attempts > 0 or status <> 'PUBLISHED'"); n > 0 ||
+		r.relay.Status().BlockedHere > 0 {
 		r.t.Errorf("%s: %d rows were blamed", r.mode, n)
 	}
 	list, err := outboxtest.Records(r.addrs, r.topic)
@@ -120,8 +124,8 @@ func (r *relayed) judge() {
 	r.t.Logf("%s: %d events, %d sent again", r.name, r.value("select count(*) from outbox_event"), repeated)
 }
 
-// The leader of a relay's partition is killed, and then all brokers are, while events are written: no row is blamed for it, the first copies of
-// each key stay in order, and everything arrives.
+// The leader of a relay's partition is killed, and then all brokers are, while events are written: no row is blamed for
+// it, the first copies of each key stay in order, and everything arrives.
 func TestRelayWhileBrokersDie(t *testing.T) { //nolint:paralleltest // it breaks brokers that all share
 	c := need(t)
 	b := &serverstest.Broker{Addrs: c.Addrs, Kind: servers.Apache}

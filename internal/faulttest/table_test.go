@@ -24,7 +24,8 @@ type figures struct {
 
 func (f figures) String() string {
 	return fmt.Sprintf("%s, %s: gap %v on what was hit, %v on others; %d delivered again (finished up to %v before), %d sessions ended (%d short ones), %d with two owners, %d lost, %d doubled, %d without effect; %s",
-		f.fault, f.client, seconds(f.gapLed), seconds(f.gapOthers), f.redelivered, seconds(f.oldest), f.sessions, f.short, f.owners, f.lost, f.doubled, f.without, f.note)
+		f.fault, f.client, seconds(f.gapLed), seconds(f.gapOthers), f.redelivered, seconds(f.oldest), f.sessions, f.short,
+		f.owners, f.lost, f.doubled, f.without, f.note)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
@@ -54,7 +55,8 @@ func (r *table) String() string {
 	}
 	slices.SortStableFunc(r.rows, func(a, b figures) int { return strings.Compare(a.fault, b.fault) })
 	for _, f := range r.rows {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d | %d | %d | %s |\n", f.fault, f.client, seconds(f.gapLed), seconds(f.gapOthers),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d | %d | %d | %s |\n", f.fault, f.client, seconds(f.gapLed),
+			seconds(f.gapOthers),
 			f.redelivered, f.sessions, f.owners, f.lost, f.doubled, f.note)
 	}
 	return b.String()

@@ -43,7 +43,8 @@ func sendA(t *testing.T, children map[*group]*child, sig os.Signal) map[*group][
 func (s *scene) awaitTakeover() {
 	s.t.Helper()
 	for _, g := range s.groups {
-		eventually(s.t, 2*time.Minute, g.client+": B has all partitions", func() bool { return len(g.owned("B")) == partitions })
+		eventually(s.t, 2*time.Minute, g.client+": B has all partitions",
+			func() bool { return len(g.owned("B")) == partitions })
 	}
 }
 
@@ -82,8 +83,8 @@ func TestMemberEnds(t *testing.T) {
 	}
 }
 
-// One of two members stands still, as in a paused machine, until the other one has its partitions. When it goes on it does not know that
-// it has lost them: it handles a few messages before a broker tells it.
+// One of two members stands still, as in a paused machine, until the other one has its partitions. When it goes on it
+// does not know that it has lost them: it handles a few messages before a broker tells it.
 func TestMemberFrozen(t *testing.T) {
 	t.Parallel()
 	s, children := setApart(t)

@@ -63,7 +63,8 @@ func (g *group) check(e episode, f figures) {
 		t.Errorf("%d events took effect more than once, %d never", f.doubled, f.without)
 	}
 	if f.owners > e.mayOverlap {
-		t.Errorf("%d messages were delivered by a member after another one had its partition, want %d at most", f.owners, e.mayOverlap)
+		t.Errorf("%d messages were delivered by a member after another one had its partition, want %d at most", f.owners,
+			e.mayOverlap)
 	}
 	if e.keepSessions && f.sessions > 0 {
 		t.Errorf("%d sessions ended, want none", f.sessions)
@@ -72,7 +73,8 @@ func (g *group) check(e episode, f figures) {
 		t.Errorf("%d messages were delivered again, want none", f.redelivered)
 	}
 	if f.oldest > commitInterval+commitMargin {
-		t.Errorf("a message was delivered again that was finished %v before the fault: its offset should have been committed", f.oldest)
+		t.Errorf("a message was delivered again that was finished %v before the fault: its offset should have been committed",
+			f.oldest)
 	}
 	if f.gapLed > e.gapLed {
 		t.Errorf("the partitions that were hit paused for %v, want %v at most", f.gapLed, e.gapLed)

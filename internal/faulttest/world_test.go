@@ -18,8 +18,9 @@ const (
 	partitions = 6
 	// perSecond is how many messages of each partition are produced and, while the pace is kept, handled.
 	perSecond = 50
-	// backlog is how many messages of each partition are there before the members begin. With acks=all no new message becomes
-	// visible, on any partition, until a dead replica is given up; so what a client is to be blamed for shows on old ones.
+	// backlog is how many messages of each partition are there before the members begin. With acks=all no new message
+	// becomes visible, on any partition, until a dead replica is given up; so what a client is to be blamed for shows on
+	// old ones.
 	backlog = 40 * perSecond
 	// commitInterval is how often the members commit, einmal's and sarama's default.
 	commitInterval = time.Second

@@ -13,8 +13,8 @@ const (
 	bytesPerKB = 1 << 20
 )
 
-// Bounded runs f, and fails the test if it takes more time or memory than an input of size bytes is worth: 10 s and 10 ms for each kB,
-// and least bytes and 1 MB for each kB. What is quadratic in the input, or unbounded, takes more.
+// Bounded runs f, and fails the test if it takes more time or memory than an input of size bytes is worth: 10 s and 10
+// ms for each kB, and least bytes and 1 MB for each kB. What is quadratic in the input, or unbounded, takes more.
 func Bounded(t *testing.T, size int, least uint64, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats

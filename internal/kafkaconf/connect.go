@@ -16,11 +16,12 @@ const greetGrace = time.Second
 // errNoGreeting is about a broker that has not answered yet.
 var errNoGreeting = errors.New("it accepts connections but does not answer, or the network drops what is sent to it")
 
-// Connect is sarama.NewClient, but it greets all brokers side by side, where NewClient waits for one after the other: a broker that is
-// frozen accepts connections and answers nothing, which costs a whole Net.ReadTimeout each time. Those that do not answer soon
-// after the first one are passed over until they do. The dialer is the one of conf.
+// Connect is sarama.NewClient, but it greets all brokers side by side, where NewClient waits for one after the other: a
+// broker that is frozen accepts connections and answers nothing, which costs a whole Net.ReadTimeout each time. Those
+// that do not answer soon after the first one are passed over until they do. The dialer is the one of conf.
 //
-// If no broker answers, the error is a NoAnswer. The end of ctx ends the wait, but no request: who gives up ends the dialer.
+// If no broker answers, the error is a NoAnswer. The end of ctx ends the wait, but no request: who gives up ends the
+// dialer.
 func Connect(ctx context.Context, brokers []string, conf *sarama.Config, dialer *Dialer) (sarama.Client, error) {
 	g := newGreeter(conf, dialer)
 	if err := g.greet(ctx, brokers, nil); err != nil {
@@ -100,8 +101,8 @@ type greeting struct {
 // greetPause is the time before a broker is greeted again that has refused, while no other one has answered either.
 const greetPause = 500 * time.Millisecond
 
-// greet greets brokers, and returns nil when all have answered or the grace is over, which begins with the first answer if it is nil. It
-// returns the errors when all have failed.
+// greet greets brokers, and returns nil when all have answered or the grace is over, which begins with the first answer
+// if it is nil. It returns the errors when all have failed.
 func (g *greeter) greet(ctx context.Context, addrs []string, grace <-chan time.Time) error {
 	greetings := make(chan greeting, len(addrs))
 	waiting, failed := map[string]bool{}, NoAnswer{}
@@ -163,8 +164,8 @@ func (g *greeter) passOver(waiting map[string]bool, failed NoAnswer, greetings <
 	}
 }
 
-// greetTries is how often a broker is greeted that does not answer: for about a minute, with the time-outs of this module's clients. A
-// cluster has long given up a broker then that is silent for so long.
+// greetTries is how often a broker is greeted that does not answer: for about a minute, with the time-outs of this
+// module's clients. A cluster has long given up a broker then that is silent for so long.
 const greetTries = 5
 
 // patiently greets a broker until it answers or refuses, and says what came of it each time.

@@ -12,8 +12,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Dialer opens the connections of a client and remembers them, so that they can be cut: nothing else ends a request that a broker
-// does not answer. It is safe for concurrent use.
+// Dialer opens the connections of a client and remembers them, so that they can be cut: nothing else ends a request
+// that a broker does not answer. It is safe for concurrent use.
 type Dialer struct {
 	inner interface {
 		Dial(network, address string) (net.Conn, error)

@@ -35,8 +35,8 @@ func (n NoAnswer) Unwrap() (errs []error) {
 	return errs
 }
 
-// Remedy says what to do about an error that waiting does not cure, and is empty where it may. Of a NoAnswer, all reasons must be such.
-// The client's configuration is named as the caller's users know it: "Net.SASL in Config.Sarama".
+// Remedy says what to do about an error that waiting does not cure, and is empty where it may. Of a NoAnswer, all
+// reasons must be such. The client's configuration is named as the caller's users know it: "Net.SASL in Config.Sarama".
 func Remedy(err error, config string) string {
 	none, ok := errors.AsType[NoAnswer](err)
 	if !ok {
@@ -63,7 +63,8 @@ func remedy(err error, config string) string {
 		return "no such host is known, correct the brokers' addresses"
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok || isCertificate(err) {
-		return "the broker's certificate is not accepted, correct RootCAs or ServerName of Net.TLS" + config + ", or the brokers' addresses"
+		return "the broker's certificate is not accepted, correct RootCAs or ServerName of Net.TLS" + config +
+			", or the brokers' addresses"
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the listener does not speak TLS, leave Net.TLS out" + config + ", or use another port"

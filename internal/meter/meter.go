@@ -18,7 +18,8 @@ type Maker struct {
 	errs       []error
 }
 
-// New returns a Maker. The scope is the path of a package. A nil provider stands for the global one, which may be set later.
+// New returns a Maker. The scope is the path of a package. A nil provider stands for the global one, which may be set
+// later.
 func New(provider metric.MeterProvider, scope string) *Maker {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
@@ -38,7 +39,8 @@ func (m *Maker) Counter(in names.Instrument) metric.Int64Counter {
 
 // Histogram makes a histogram with these boundaries.
 func (m *Maker) Histogram(in names.Instrument, bounds ...float64) metric.Float64Histogram {
-	h, err := m.meter.Float64Histogram(in.Name, metric.WithUnit(in.Unit), metric.WithDescription(in.Description), metric.WithExplicitBucketBoundaries(bounds...))
+	h, err := m.meter.Float64Histogram(in.Name, metric.WithUnit(in.Unit), metric.WithDescription(in.Description),
+		metric.WithExplicitBucketBoundaries(bounds...))
 	m.errs = append(m.errs, err)
 	return h
 }
@@ -73,8 +75,8 @@ func observed[I metric.Observable](m *Maker, in I, err error) I {
 	return in
 }
 
-// Observe has f called with each collection, once for all observed instruments, so that they are of one snapshot. The function that it
-// returns ends that.
+// Observe has f called with each collection, once for all observed instruments, so that they are of one snapshot. The
+// function that it returns ends that.
 func (m *Maker) Observe(f func(metric.Observer)) (stop func() error, err error) {
 	if err := m.Err(); err != nil {
 		return nil, err

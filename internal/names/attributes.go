@@ -65,9 +65,11 @@ var (
 // Attributes are the names of all.
 func Attributes() []string {
 	all := []attribute.Key{
-		System, OperationType, OperationName, Topic, Partition, Group, Offset, Tombstone, BodySize, BatchSize, MessageID, ErrorType, Stack, Table,
+		System, OperationType, OperationName, Topic, Partition, Group, Offset, Tombstone, BodySize, BatchSize, MessageID,
+		ErrorType, Stack, Table,
 		HTTPMethod, HTTPRoute,
-		Consumer, Outcome, Attempt, Duplicate, Delay, Duration, Suppressed, TxOutcome, DeadKind, OutboxMode, SweepOutcome, IdempotencyOutcome,
+		Consumer, Outcome, Attempt, Duplicate, Delay, Duration, Suppressed, TxOutcome, DeadKind, OutboxMode, SweepOutcome,
+		IdempotencyOutcome,
 	}
 	names := make([]string, len(all))
 	for i, key := range all {

@@ -17,7 +17,8 @@ func TestIs(t *testing.T) {
 			t.Errorf("%d: it is nothing", i)
 		}
 	}
-	for _, something := range []any{0, "", struct{}{}, new(int), func() {}, errors.New(""), map[string]int(nil), []int(nil)} {
+	for _, something := range []any{0, "", struct{}{}, new(int), func() {}, errors.New(""), map[string]int(nil),
+		[]int(nil)} {
 		if nils.Is(something) {
 			t.Errorf("%T is something", something)
 		}

@@ -67,7 +67,8 @@ func (m *movements) check(t *testing.T) {
 		slices.Sort(keys)
 		slices.Sort(want)
 		if !slices.Equal(keys, want) {
-			t.Errorf("%s has the attributes %s, docs/metrics.md says %s", name, strings.Join(keys, ", "), strings.Join(want, ", "))
+			t.Errorf("%s has the attributes %s, docs/metrics.md says %s", name, strings.Join(keys, ", "),
+				strings.Join(want, ", "))
 		}
 	}
 	for name := range m.all {

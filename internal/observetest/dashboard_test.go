@@ -53,12 +53,14 @@ func (a *allSeries) add(before, after scrape) {
 	for _, series := range slices.Sorted(maps.Keys(both)) {
 		if strings.HasPrefix(series, "einmal_") || strings.HasPrefix(series, "messaging_") {
 			named := strings.Replace(series, "{", fmt.Sprintf(`{instance="%d",`, a.n), 1)
-			a.lines = append(a.lines, fmt.Sprintf("      - series: '%s'\n        values: '%s'\n", strings.ReplaceAll(named, "'", "''"), values(series, before, after)))
+			a.lines = append(a.lines, fmt.Sprintf("      - series: '%s'\n        values: '%s'\n",
+				strings.ReplaceAll(named, "'", "''"), values(series, before, after)))
 		}
 	}
 }
 
-// checkDashboard has Prometheus's engine evaluate each panel's expression on what was exported. A panel that shows nothing fails the test.
+// checkDashboard has Prometheus's engine evaluate each panel's expression on what was exported. A panel that shows
+// nothing fails the test.
 func (a *allSeries) checkDashboard(t *testing.T) {
 	t.Helper()
 	d := readDashboard(t)
@@ -91,7 +93,8 @@ func TestDashboardAsksInOrder(t *testing.T) {
 			rows = append(rows, p.Title)
 		}
 	}
-	if want := []string{"Is it healthy?", "Is it late?", "What fails?", "What is given up?", "What does it cost?"}; !slices.Equal(rows, want) {
+	if want := []string{"Is it healthy?", "Is it late?", "What fails?", "What is given up?",
+		"What does it cost?"}; !slices.Equal(rows, want) {
 		t.Errorf("%q", rows)
 	}
 }

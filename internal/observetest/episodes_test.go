@@ -21,10 +21,11 @@ import (
 	"github.com/einmal-go/einmal/janitor"
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
-// episode provokes a condition, for real, and with it the alerts that are about it. It returns the scrape before and that with the
-// condition.
+// episode provokes a condition, for real, and with it the alerts that are about it. It returns the scrape before and
+// that with the condition.
 type episode struct {
 	name   string
 	alerts []string
@@ -41,29 +42,31 @@ func write(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 // handled waits until the consumer has committed effects.
 func (w *world) handled(n float64) {
 	w.Helper()
-	w.eventually("messages are handled", func() bool { return w.scrape().sum("einmal_attempts_total", `einmal_outcome="success"`) == n })
+	w.eventually("messages are handled",
+		func() bool { return w.scrape().sum("einmal_attempts_total", `einmal_outcome="success"`) == n })
 }
 
 var episodes = []episode{
-	{"a message that never succeeds", []string{"EinmalMessageStuck", "EinmalFailureRate"}, func(w *world) (scrape, scrape) {
-		cfg := w.config(func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
-			if string(msg.Key) == "stuck" {
-				return consumer.RetryAfter(300*time.Millisecond, errNoStock)
-			}
-			return write(ctx, tx, msg)
-		})
-		w.consume(cfg)
-		w.produce(w.record("1", "a", "1"))
-		w.handled(1)
-		before := w.scrape()
-		w.produce(w.record("2", "stuck", "2"), w.record("3", "stuck", "3"), w.record("4", "b", "4"))
-		w.eventually("the frontier is held back", func() bool {
-			s := w.scrape()
-			return s.sum("einmal_consumer_frontier_gap") == 3 && s.sum("einmal_consumer_failing_age_seconds") > 0 &&
-				s.sum("einmal_attempts_total", `einmal_outcome="retry"`) > 3 && s.sum("einmal_consumer_parked") == 1
-		})
-		return before, w.scrape()
-	}},
+	{"a message that never succeeds", []string{"EinmalMessageStuck", "EinmalFailureRate"},
+		func(w *world) (scrape, scrape) {
+			cfg := w.config(func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
+				if string(msg.Key) == "stuck" {
+					return consumer.RetryAfter(300*time.Millisecond, errNoStock)
+				}
+				return write(ctx, tx, msg)
+			})
+			w.consume(cfg)
+			w.produce(w.record("1", "a", "1"))
+			w.handled(1)
+			before := w.scrape()
+			w.produce(w.record("2", "stuck", "2"), w.record("3", "stuck", "3"), w.record("4", "b", "4"))
+			w.eventually("the frontier is held back", func() bool {
+				s := w.scrape()
+				return s.sum("einmal_consumer_frontier_gap") == 3 && s.sum("einmal_consumer_failing_age_seconds") > 0 &&
+					s.sum("einmal_attempts_total", `einmal_outcome="retry"`) > 3 && s.sum("einmal_consumer_parked") == 1
+			})
+			return before, w.scrape()
+		}},
 	{"a handler that hangs", []string{"EinmalHandlerStalled", "EinmalLagGrows"}, func(w *world) (scrape, scrape) {
 		release := make(chan struct{})
 		w.Cleanup(func() { close(release) })
@@ -78,26 +81,28 @@ var episodes = []episode{
 		w.consume(cfg)
 		w.eventually("the partition is paused", func() bool {
 			s := w.scrape()
-			return s.sum("einmal_consumer_paused") == 1 && s.sum("einmal_consumer_paused_time_seconds_total") > 0 && s.sum("einmal_consumer_in_flight") > 0 &&
+			return s.sum("einmal_consumer_paused") == 1 && s.sum("einmal_consumer_paused_time_seconds_total") > 0 &&
+				s.sum("einmal_consumer_in_flight") > 0 &&
 				s.sum("einmal_consumer_lag") > 10_000 && s.sum("einmal_consumer_held_size_bytes") > 0
 		})
 		return before, w.scrape()
 	}},
-	{"a handler that outlasts the drain", []string{"EinmalDrainsCut", "EinmalNotReady", "EinmalProcessNotReady"}, func(w *world) (scrape, scrape) {
-		started := make(chan struct{}, 100)
-		cfg := w.config(func(ctx context.Context, _ pgx.Tx, _ *consumer.Message) error {
-			started <- struct{}{}
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		cfg.DrainTimeout = 50 * time.Millisecond
-		_, stop := w.consume(cfg)
-		w.produce(w.record("1", "a", "1"))
-		<-started
-		before := w.scrape()
-		stop()
-		return before, w.scrape()
-	}},
+	{"a handler that outlasts the drain", []string{"EinmalDrainsCut", "EinmalNotReady", "EinmalProcessNotReady"},
+		func(w *world) (scrape, scrape) {
+			started := make(chan struct{}, 100)
+			cfg := w.config(func(ctx context.Context, _ pgx.Tx, _ *consumer.Message) error {
+				started <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			cfg.DrainTimeout = 50 * time.Millisecond
+			_, stop := w.consume(cfg)
+			w.produce(w.record("1", "a", "1"))
+			<-started
+			before := w.scrape()
+			stop()
+			return before, w.scrape()
+		}},
 	{"events that cannot be handled", []string{"EinmalDeadLetters", "EinmalTooOld"}, func(w *world) (scrape, scrape) {
 		w.consume(w.config(func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 			if string(msg.Key) == "bad" {
@@ -131,7 +136,8 @@ var episodes = []episode{
 		cfg := w.config(h)
 		topic := cfg.Topics[w.topic]
 		topic.Workers = 2 * messages
-		topic.Handler = middleware.Dedup(pgxstore.New(w.pool, &pgxstore.Config{Group: messages}), txHandler(h), &middleware.DedupConfig{Window: 24 * time.Hour})
+		topic.Handler = middleware.Dedup(pgxstore.New(w.pool, &pgxstore.Config{Group: messages}), txHandler(h),
+			&middleware.DedupConfig{Window: 24 * time.Hour})
 		cfg.Topics[w.topic] = topic
 		c, _ := w.consume(cfg)
 		before := w.scrape()
@@ -140,7 +146,11 @@ var episodes = []episode{
 			batch = append(batch, w.record(fmt.Sprint(i), fmt.Sprint(i), "1"))
 		}
 		w.produce(batch...) // together: a message that waits for longer than 10 s comes again
-		w.eventually("all are in work", func() bool { p := c.Status().Partitions; return len(p) == 1 && p[0].Running == messages })
+		w.eventually("all are in work", func() bool {
+			p := c.Status().Partitions
+			return len(p) == 1 &&
+				p[0].Running == messages
+		})
 		close(all)
 		w.handled(messages)
 		s := w.scrape()
@@ -175,7 +185,8 @@ var episodes = []episode{
 			return w.scrape().sum("einmal_consumer_ready") == 1
 		})
 		before := w.scrape()
-		w.b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.UnknownServerError, Count: -1, Group: w.group, TopLevel: true})
+		w.b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.UnknownServerError, Count: -1, Group: w.group,
+			TopLevel: true})
 		w.eventually("sessions are short", func() bool {
 			return w.scrape().sum("einmal_consumer_short_sessions_total")-before.sum("einmal_consumer_short_sessions_total") > 6
 		})
@@ -186,7 +197,8 @@ var episodes = []episode{
 		w.produce(w.record("1", "a", "1"))
 		w.handled(1)
 		before := w.scrape()
-		w.b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.CorruptMessage, Count: -1, Topic: w.topic, Partitions: []int32{0}})
+		w.b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.CorruptMessage, Count: -1, Topic: w.topic,
+			Partitions: []int32{0}})
 		w.produce(w.record("2", "a", "2"))
 		w.eventually("the partition cannot be read", func() bool { return w.scrape().sum("einmal_consumer_unreadable") == 1 })
 		return before, w.scrape()
@@ -202,7 +214,8 @@ var episodes = []episode{
 		before := w.scrape()
 		w.b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: -1})
 		w.produce(w.record("2", "a", "2"))
-		w.eventually("it is not committed", func() bool { return w.scrape().sum("einmal_consumer_uncommitted_age_seconds") > 3 })
+		w.eventually("it is not committed",
+			func() bool { return w.scrape().sum("einmal_consumer_uncommitted_age_seconds") > 3 })
 		return before, w.scrape()
 	}},
 	{"an offset beyond the end", []string{"EinmalOffsetOutOfRange"}, func(w *world) (scrape, scrape) {
@@ -218,30 +231,36 @@ var episodes = []episode{
 		w.eventually("it is told", func() bool { return c.Status().Totals.Topics[0].OutOfRange == 1 })
 		return before, w.scrape()
 	}},
-	{"an event that nobody can send", []string{"EinmalOutboxBlocked", "EinmalOutboxLate"}, func(w *world) (scrape, scrape) {
-		r, _ := w.relay(func(*outbox.Config) {})
-		w.write(outbox.Event{ID: "1", Topic: w.topic, Key: []byte("k")})
-		w.eventually("it is sent", func() bool { return w.scrape().sum("einmal_outbox_published_total") == 1 })
-		w.eventually("the table was looked at", func() bool { return w.scrape().has("einmal_outbox_backlog") })
-		before := w.scrape()
-		w.exec("insert into outbox_event (event_id, topic, partition_key) values ('2', 'no such topic', 'k')")
-		w.exec("insert into outbox_event (event_id, topic, partition_key) values ('3', 'no such topic', 'k')")
-		w.eventually("it is blocked, and what is behind it waits", func() bool { s := r.Status(); return s.Blocked > 0 && s.Backlog > 0 && s.OldestAge > 0 })
-		return before, w.scrape()
-	}},
-	{"an outbox that is stopped", []string{"EinmalOutboxNotRunning", "EinmalOutboxUnseen"}, func(w *world) (scrape, scrape) {
-		r, stop := w.relay(func(*outbox.Config) {})
-		w.eventually("the table was looked at", func() bool { return !r.Status().Seen.IsZero() })
-		before := w.scrape()
-		stop()
-		return before, w.scrape()
-	}},
+	{"an event that nobody can send", []string{"EinmalOutboxBlocked", "EinmalOutboxLate"},
+		func(w *world) (scrape, scrape) {
+			r, _ := w.relay(func(*relay.Config) {})
+			w.write(outbox.Event{ID: "1", Topic: w.topic, Key: []byte("k")})
+			w.eventually("it is sent", func() bool { return w.scrape().sum("einmal_outbox_published_total") == 1 })
+			w.eventually("the table was looked at", func() bool { return w.scrape().has("einmal_outbox_backlog") })
+			before := w.scrape()
+			w.exec("insert into outbox_event (event_id, topic, partition_key) values ('2', 'no such topic', 'k')")
+			w.exec("insert into outbox_event (event_id, topic, partition_key) values ('3', 'no such topic', 'k')")
+			w.eventually("it is blocked, and what is behind it waits", func() bool {
+				s := r.Status()
+				return s.Blocked > 0 &&
+					s.Backlog > 0 && s.OldestAge > 0
+			})
+			return before, w.scrape()
+		}},
+	{"an outbox that is stopped", []string{"EinmalOutboxNotRunning", "EinmalOutboxUnseen"},
+		func(w *world) (scrape, scrape) {
+			r, stop := w.relay(func(*relay.Config) {})
+			w.eventually("the table was looked at", func() bool { return !r.Status().Seen.IsZero() })
+			before := w.scrape()
+			stop()
+			return before, w.scrape()
+		}},
 	{"a relay that loses its lease", []string{"EinmalOutboxLeaseLost"}, func(w *world) (scrape, scrape) {
 		w.write(outbox.Event{ID: "1", Topic: w.topic, Key: []byte("k")})
 		w.exec(`update outbox_event set status = 'PUBLISHING', claims = 1, claim_epoch = 1, claimed_until = clock_timestamp() + interval '1 hour'`)
 		w.exec(`insert into outbox_lease (bucket, owner, epoch, leased_until) select distinct bucket, 'dead', 1, now() - interval '1 second' from outbox_event`)
 		db := &losing{w: w}
-		w.relay(func(c *outbox.Config) {
+		w.relay(func(c *relay.Config) {
 			db.Database = c.Database
 			c.Database, c.Mode = db, outbox.TwoPhase
 		})
@@ -258,21 +277,22 @@ var episodes = []episode{
 		w.eventually("claimed rows are seen", func() bool { return w.scrape().sum("einmal_outbox_in_flight") == 1 })
 		return before, after
 	}},
-	{"processes that are gone", []string{"EinmalConsumerGone", "EinmalOutboxGone", "EinmalNothingExported"}, func(w *world) (scrape, scrape) {
-		_, stopConsumer := w.consume(w.config(write))
-		_, stopRelay := w.relay(func(*outbox.Config) {})
-		w.eventually("both run", func() bool {
-			s := w.scrape()
-			return s.sum("einmal_consumer_ready") == 1 && s.sum("einmal_outbox_running") == 1
-		})
-		before := w.scrape()
-		stopConsumer()
-		stopRelay()
-		return before, scrape{} // nobody answers
-	}},
+	{"processes that are gone", []string{"EinmalConsumerGone", "EinmalOutboxGone", "EinmalNothingExported"},
+		func(w *world) (scrape, scrape) {
+			_, stopConsumer := w.consume(w.config(write))
+			_, stopRelay := w.relay(func(*relay.Config) {})
+			w.eventually("both run", func() bool {
+				s := w.scrape()
+				return s.sum("einmal_consumer_ready") == 1 && s.sum("einmal_outbox_running") == 1
+			})
+			before := w.scrape()
+			stopConsumer()
+			stopRelay()
+			return before, scrape{} // nobody answers
+		}},
 	{"an outbox without Kafka", nil, func(w *world) (scrape, scrape) {
 		w.write(outbox.Event{ID: "1", Topic: w.topic, Key: []byte("k")})
-		w.relay(func(c *outbox.Config) { c.Brokers = []string{"127.0.0.1:1"} })
+		w.relay(func(c *relay.Config) { c.Brokers = []string{"127.0.0.1:1"} })
 		before := w.scrape()
 		w.eventually("it is paused", func() bool {
 			s := w.scrape()
@@ -310,7 +330,8 @@ var episodes = []episode{
 		}
 		before := w.scrape()
 		for outcome, n := range map[string]float64{"first": 1, "replayed": 1, "unavailable": 0, "other_request": 0} {
-			if got := before.sum("einmal_idempotency_requests_total", `http_route="/orders/{id}/pay"`, `einmal_idempotency_outcome="`+outcome+`"`); got != n {
+			if got := before.sum("einmal_idempotency_requests_total", `http_route="/orders/{id}/pay"`,
+				`einmal_idempotency_outcome="`+outcome+`"`); got != n {
 				w.Errorf("%s: %v, want %v", outcome, got, n)
 			}
 		}
@@ -324,8 +345,9 @@ var episodes = []episode{
 	}},
 }
 
-// TestEpisodes: each condition is provoked, each instrument of docs/metrics.md moves in one of them, with the attributes that stand there,
-// each alert of docs/alerts fires at one, and each panel of docs/dashboards shows something.
+// TestEpisodes: each condition is provoked, each instrument of docs/metrics.md moves in one of them, with the
+// attributes that stand there, each alert of docs/alerts fires at one, and each panel of docs/dashboards shows
+// something.
 func TestEpisodes(t *testing.T) { //nolint:tparallel // the subtest "each" waits for those that are parallel in it
 	t.Parallel()
 	seen := newMovements()

@@ -76,7 +76,8 @@ func (t *losingTx) Exec(ctx context.Context, sql string, args ...any) (int64, er
 }
 
 func (l *losing) lose(sql string) {
-	if strings.HasPrefix(sql, "delete from") && strings.Contains(sql, "claim_epoch") && l.armed.CompareAndSwap(true, false) {
+	if strings.HasPrefix(sql, "delete from") && strings.Contains(sql, "claim_epoch") &&
+		l.armed.CompareAndSwap(true, false) {
 		l.w.exec("update outbox_lease set epoch = epoch + 1, owner = 'successor', leased_until = clock_timestamp() + interval '20 seconds'")
 		l.w.exec("update outbox_event set claim_epoch = claim_epoch + 1, claims = claims + 1, claimed_until = clock_timestamp() + interval '20 seconds'")
 	}

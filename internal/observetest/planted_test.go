@@ -1,7 +1,6 @@
 package observetest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,17 +21,17 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/einmal-go/einmal/console"
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/deadletter"
 	"github.com/einmal-go/einmal/deadletter/pgxdeadletter"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
-	"github.com/einmal-go/einmal/examples/billing/board"
 	"github.com/einmal-go/einmal/idempotency"
 	"github.com/einmal-go/einmal/idempotency/pgxidempotency"
 	"github.com/einmal-go/einmal/internal/redact/redacttest"
 	"github.com/einmal-go/einmal/middleware"
-	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/status"
 )
 
@@ -59,7 +58,8 @@ var logConfigs = map[string]struct {
 			return slog.NewJSONHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug})
 		},
 		func(_ *world, metrics consumer.Middleware, log *slog.Logger) []consumer.Middleware {
-			return []consumer.Middleware{metrics, middleware.Logging(log, &middleware.LoggingConfig{PerSecond: -1, EventID: true})}
+			return []consumer.Middleware{metrics,
+				middleware.Logging(log, &middleware.LoggingConfig{PerSecond: -1, EventID: true})}
 		},
 	},
 	"Logging and spans with the errors' own texts": {
@@ -77,12 +77,13 @@ var logConfigs = map[string]struct {
 // withoutPayload is what a careful user makes of an error: it knows its payload, and not all secrets.
 func withoutPayload(err error) string { return strings.ReplaceAll(err.Error(), payload, "") }
 
-// TestPlantedSecrets plants secrets in all spellings, and payloads that move terminals and pages, in everything that strangers control, and
-// looks for them in all that people see.
+// TestPlantedSecrets plants secrets in all spellings, and payloads that move terminals and pages, in everything that
+// strangers control, and looks for them in all that people see.
 func TestPlantedSecrets(t *testing.T) {
 	t.Parallel()
 	cli := filepath.Join(t.TempDir(), "einmal")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", cli, "../../cmd/einmal").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", cli,
+		"../../cmd/einmal").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for name, c := range logConfigs {
@@ -122,7 +123,8 @@ func (p *planted) provider() string {
 	return server.URL
 }
 
-// consumeAll handles a message for each spelling, and one of 10 MB, that all fail in one of four ways, with errors that repeat everything.
+// consumeAll handles a message for each spelling, and one of 10 MB, that all fail in one of four ways, with errors that
+// repeat everything.
 func (p *planted) consumeAll(log *slog.Logger, links []consumer.Middleware) {
 	p.Helper()
 	provider := p.provider()
@@ -150,7 +152,8 @@ func (p *planted) consumeAll(log *slog.Logger, links []consumer.Middleware) {
 	cfg.Topics = map[string]consumer.Topic{p.topic: {
 		Middleware: []consumer.Middleware{
 			middleware.DeadLetter(store, pgxdeadletter.New(p.pool, nil), &middleware.DeadLetterConfig{Logger: log}),
-			middleware.Retry(2, &middleware.RetryConfig{Base: time.Millisecond, Max: 2 * time.Millisecond}), middleware.Recover(),
+			middleware.Retry(2, &middleware.RetryConfig{Base: time.Millisecond, Max: 2 * time.Millisecond}),
+			middleware.Recover(),
 		},
 		Handler: middleware.Dedup(store, handler, nil),
 	}}
@@ -162,7 +165,8 @@ func (p *planted) consumeAll(log *slog.Logger, links []consumer.Middleware) {
 		if i%5 == 0 {
 			id += redacttest.Nasty
 		}
-		msgs = append(msgs, p.record(id, payload+spelling, value, "token", spelling, spelling, payload, redacttest.Nasty, redacttest.Nasty))
+		msgs = append(msgs, p.record(id, payload+spelling, value, "token", spelling, spelling, payload, redacttest.Nasty,
+			redacttest.Nasty))
 	}
 	p.produce(msgs...)
 	p.produceLarge(p.record("large", payload, largePayload(), "h", largePayload()[:100_000]))
@@ -172,13 +176,29 @@ func (p *planted) consumeAll(log *slog.Logger, links []consumer.Middleware) {
 		return n == len(redacttest.Spellings)+1
 	})
 	p.serve("consumer", func(context.Context) (any, error) { return c.Status(), nil })
-	var page bytes.Buffer
-	p.must(board.Page{Title: redacttest.Nasty, Boards: []board.Board{{
-		Process: p.topic + redacttest.Nasty, NotReady: c.Status().NotReady, Tables: []board.Table{board.Consumer(c.Status())},
-	}}}.Write(&page))
-	p.seen["page"] = page.String()
+	p.seen["pages"] = p.pages(c)
 	stop()
 	p.seen["dead letters' texts"] = p.column("select concat_ws(' ', error, error_type, kind) from dead_message order by id")
+}
+
+// pages are those of a console that shows c.
+func (p *planted) pages(c *consumer.Consumer) string {
+	shown, err := console.New(console.Config{Title: redacttest.Nasty, Processes: []console.Process{{
+		Name: p.topic + redacttest.Nasty, Status: status.Handler(status.Sections{
+			"consumer": func(context.Context) (any, error) { return c.Status(), nil },
+		}, nil),
+	}}})
+	p.must(err)
+	var text strings.Builder
+	for _, path := range []string{"/", "/partitions", "/process?name=" + url.QueryEscape(p.topic+redacttest.Nasty)} {
+		w := httptest.NewRecorder()
+		shown.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		if w.Code != http.StatusOK {
+			p.Errorf("GET %s: %d", path, w.Code)
+		}
+		text.WriteString(w.Body.String())
+	}
+	return text.String()
 }
 
 func callProvider(ctx context.Context, client *http.Client, at string, i int) error {
@@ -218,9 +238,10 @@ func (p *planted) produceLarge(msg *sarama.ProducerMessage) {
 func (p *planted) relayAll(log *slog.Logger) {
 	p.Helper()
 	for i, spelling := range redacttest.Spellings {
-		p.exec("insert into outbox_event (event_id, topic, partition_key, payload) values ($1, $2, $3, $4)", fmt.Sprint(i, " ", spelling), "no such topic "+spelling, []byte(payload+spelling), []byte(payload))
+		p.exec("insert into outbox_event (event_id, topic, partition_key, payload) values ($1, $2, $3, $4)",
+			fmt.Sprint(i, " ", spelling), "no such topic "+spelling, []byte(payload+spelling), []byte(payload))
 	}
-	r, stop := p.relay(func(cfg *outbox.Config) { cfg.Logger, cfg.Database = log, pgxoutbox.NewDatabase(p.pool) })
+	r, stop := p.relay(func(cfg *relay.Config) { cfg.Logger, cfg.Database = log, pgxoutbox.NewDatabase(p.pool) })
 	p.eventually("all are blocked", func() bool { return r.Status().Blocked == int64(len(redacttest.Spellings)) })
 	p.serve("outbox", func(context.Context) (any, error) { return r.Status(), nil })
 	stop()
@@ -230,18 +251,21 @@ func (p *planted) relayAll(log *slog.Logger) {
 // requestAll sends requests with keys, whose handler fails with everything that is in them.
 func (p *planted) requestAll(log *slog.Logger) {
 	p.Helper()
-	handler, err := idempotency.NewHandler(pgxidempotency.New(p.pool, nil), func(ctx context.Context, tx pgx.Tx, _ http.ResponseWriter, r *http.Request) error {
-		body, err := io.ReadAll(r.Body)
-		if err == nil && r.Method == http.MethodPut {
-			_, err = tx.Exec(ctx, "select $1::text::int", string(body))
-		}
-		return fmt.Errorf("%s %s %v: %s: %w", r.Method, r.URL, r.Header, body, errors.Join(err, errNoStock))
-	}, idempotency.HandlerConfig{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }, Logger: log})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(p.pool, nil),
+		func(ctx context.Context, tx pgx.Tx, _ http.ResponseWriter, r *http.Request) error {
+			body, err := io.ReadAll(r.Body)
+			if err == nil && r.Method == http.MethodPut {
+				_, err = tx.Exec(ctx, "select $1::text::int", string(body))
+			}
+			return fmt.Errorf("%s %s %v: %s: %w", r.Method, r.URL, r.Header, body, errors.Join(err, errNoStock))
+		}, idempotency.HandlerConfig{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil },
+			Logger: log})
 	p.must(err)
 	var answers strings.Builder
 	for i, spelling := range redacttest.Spellings {
 		method := []string{http.MethodPost, http.MethodPut}[i%2]
-		req := httptest.NewRequestWithContext(p.Context(), method, "/pay/"+url.PathEscape(spelling)+"?"+spelling[:0]+url.QueryEscape(spelling), strings.NewReader(payload+redacttest.Nasty+spelling))
+		req := httptest.NewRequestWithContext(p.Context(), method, "/pay/"+url.PathEscape(spelling)+"?"+
+			spelling[:0]+url.QueryEscape(spelling), strings.NewReader(payload+redacttest.Nasty+spelling))
 		req.Header.Set("X-User", spelling)
 		req.Header.Set("X-Nasty", redacttest.Nasty)
 		req.Header.Set("Authorization", "Bearer "+spelling)
@@ -263,7 +287,10 @@ func (p *planted) serve(name string, tell status.Section) {
 		return deadletter.Summarize(ctx, pgxdeadletter.New(p.pool, nil))
 	}}
 	for i, spelling := range redacttest.Spellings {
-		sections[fmt.Sprint("own ", i)] = func(context.Context) (any, error) { return nil, errors.New(spelling + redacttest.Nasty) }
+		sections[fmt.Sprint("own ", i)] = func(context.Context) (any, error) {
+			return nil,
+				errors.New(spelling + redacttest.Nasty)
+		}
 	}
 	server := httptest.NewServer(status.Handler(sections, nil))
 	defer server.Close()
@@ -286,10 +313,13 @@ func (p *planted) hostile() {
 		sections[fmt.Sprint("error ", i)] = map[string]any{"error": text}
 		sections[fmt.Sprint("consumer ", i)] = map[string]any{"value": map[string]any{
 			"kind": "consumer", "phase": text, "not_ready": text,
-			"partitions": []any{map[string]any{"topic": text, "fetch_error": text, "paused": true, "paused_by": text, "failing": map[string]any{"error_type": text}}},
+			"partitions": []any{map[string]any{"topic": text, "fetch_error": text, "paused": true, "paused_by": text,
+				"failing": map[string]any{"error_type": text}}},
 		}}
-		sections[fmt.Sprint("outbox ", i)] = map[string]any{"value": map[string]any{"kind": "outbox", "name": text, "mode": text, "last_error": text, "trouble": text}}
-		sections[fmt.Sprint("dead ", i)] = map[string]any{"value": map[string]any{"kind": "dead_letters", "kinds": map[string]int{text: 1}}}
+		sections[fmt.Sprint("outbox ", i)] = map[string]any{"value": map[string]any{"kind": "outbox", "name": text,
+			"mode": text, "last_error": text, "trouble": text}}
+		sections[fmt.Sprint("dead ", i)] = map[string]any{"value": map[string]any{"kind": "dead_letters",
+			"kinds": map[string]int{text: 1}}}
 	}
 	doc, err := json.Marshal(map[string]any{"format": status.Format, "healthy": false, "sections": sections})
 	p.must(err)
@@ -304,7 +334,8 @@ func (p *planted) hostile() {
 		go func() {
 			if conn, err := listener.Accept(); err == nil {
 				_, _ = conn.Read(make([]byte, 4096))
-				_, _ = fmt.Fprintf(conn, "HTTP/1.1 500 %s\x1b[31m\u009b2J\u202e\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", s)
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 500 %s\x1b[31m\u009b2J\u202e\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+					s)
 				_ = conn.Close()
 			}
 		}()
@@ -320,8 +351,10 @@ func (p *planted) see() {
 	p.seen["metrics"] = fmt.Sprintf("%+v", p.scrape())
 	p.hostile()
 	// Somebody has edited secrets into the texts of the tables.
-	p.exec("update dead_message set error = $1, error_type = $1, redrive_error = $1 where id % 2 = 0", redacttest.Spellings[3]+redacttest.Nasty[:6]+"\u009b\u202e")
-	p.exec("update outbox_event set last_error = $1 where id % 2 = 0", redacttest.Spellings[3]+redacttest.Nasty[:6]+"\u009b\u202e")
+	p.exec("update dead_message set error = $1, error_type = $1, redrive_error = $1 where id % 2 = 0",
+		redacttest.Spellings[3]+redacttest.Nasty[:6]+"\u009b\u202e")
+	p.exec("update outbox_event set last_error = $1 where id % 2 = 0", redacttest.Spellings[3]+redacttest.Nasty[:6]+
+		"\u009b\u202e")
 	p.einmal("dead", "list")
 	p.einmal("dead", "list", "-json")
 	p.einmal("dead", "show", "1", "2", "3")
@@ -334,7 +367,8 @@ func (p *planted) see() {
 	brokers := strings.Join(p.b.Addrs, ",")
 	for _, form := range []string{"-json=false", "-json"} {
 		p.einmal("audit", form, "-brokers", brokers, "-topic", p.topic, "-group", p.group)
-		p.einmal("replay", "check", form, "-brokers", brokers, "-topic", p.topic, "-consumer", p.group+"/"+p.topic, "-since", "1h")
+		p.einmal("replay", "check", form, "-brokers", brokers, "-topic", p.topic, "-consumer", p.group+"/"+p.topic, "-since",
+			"1h")
 		p.einmal("schema", "check", form)
 	}
 	p.einmal("status", "-timeout", "postgres://app:hunter2-9f8e7d@db/x", "http://localhost:1")
@@ -379,14 +413,18 @@ func (p *planted) judge() {
 			p.Errorf("%s: a payload is seen: ...%q...", where, text[max(0, at-200):min(len(text), at+100)])
 		}
 		if strings.HasPrefix(where, "einmal ") || where == "log" {
-			if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }); at >= 0 {
+			if at := strings.IndexFunc(text, func(r rune) bool {
+				return r != '\n' && r != '\t' &&
+					!unicode.IsPrint(r)
+			}); at >= 0 {
 				p.Errorf("%s: it moves the terminal: ...%q...", where, text[max(0, at-100):min(len(text), at+50)])
 			}
 		}
-		if where == "page" && strings.Contains(text, "<script") {
-			p.Errorf("the page runs a stranger's script")
+		if where == "pages" && strings.Count(text, "<script") != strings.Count(text, "<script src=") {
+			p.Errorf("a page runs a stranger's script")
 		}
-		if longest := 256 << 10; len(text) > longest && !strings.HasPrefix(where, "einmal status") && where != "log" && where != "spans" {
+		if longest := 256 << 10; len(text) > longest && !strings.HasPrefix(where, "einmal status") && where != "log" &&
+			where != "spans" {
 			p.Errorf("%s has %d bytes", where, len(text))
 		}
 		for line := range strings.Lines(text) {

@@ -16,14 +16,16 @@ import (
 
 const rulesFile = "../../docs/alerts/einmal.rules.yml"
 
-// ruleTest is a file for promtool: what was scraped before and during each condition, as it would be if the condition lasted for an hour.
+// ruleTest is a file for promtool: what was scraped before and during each condition, as it would be if the condition
+// lasted for an hour.
 type ruleTest struct {
 	mu    sync.Mutex
 	tests []string
 	fired map[string]bool
 }
 
-// TestEachRuleFiresAndStops: the file of episodes has one for each rule, in which it does not fire at first, then does, and then does not.
+// TestEachRuleFiresAndStops: the file of episodes has one for each rule, in which it does not fire at first, then does,
+// and then does not.
 func TestEachRuleFiresAndStops(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile(rulesFile)
@@ -45,7 +47,8 @@ func TestEachRuleFiresAndStops(t *testing.T) {
 		for _, sample := range regexp.MustCompile(`exp_samples: (\[.*\])`).FindAllStringSubmatch(episode, -1) {
 			expected = append(expected, sample[1])
 		}
-		if fires := "[{labels: '{}', value: 1}]"; !slices.Equal(expected, []string{"[]", fires, "[]"}) || strings.Count(episode, `alertname="`+alert[1]+`"`) != 3 {
+		if fires := "[{labels: '{}', value: 1}]"; !slices.Equal(expected, []string{"[]", fires, "[]"}) ||
+			strings.Count(episode, `alertname="`+alert[1]+`"`) != 3 {
 			t.Errorf("the episode of %s does not ask that it fires and stops: %q", alert[1], expected)
 		}
 	}
@@ -71,12 +74,15 @@ func (r *ruleTest) add(alert string, before, after scrape) {
 	maps.Copy(both, after)
 	for _, series := range slices.Sorted(maps.Keys(both)) {
 		if strings.HasPrefix(series, "einmal_") && !strings.Contains(series, "_bucket{") {
-			fmt.Fprintf(&b, "      - series: '%s'\n        values: '%s'\n", strings.ReplaceAll(series, "'", "''"), values(series, before, after))
+			fmt.Fprintf(&b, "      - series: '%s'\n        values: '%s'\n", strings.ReplaceAll(series, "'", "''"),
+				values(series, before, after))
 		}
 	}
 	firing := fmt.Sprintf(`ALERTS{alertname="%s",alertstate="firing"}`, alert)
-	fmt.Fprintf(&b, "    promql_expr_test:\n      - expr: 'count(%s)'\n        eval_time: %dm\n        exp_samples: []\n", firing, minutesBefore-1)
-	fmt.Fprintf(&b, "      - expr: 'min(%s)'\n        eval_time: %dm\n        exp_samples: [{labels: '{}', value: 1}]\n", firing, minutesBefore+evaluateAt)
+	fmt.Fprintf(&b, "    promql_expr_test:\n      - expr: 'count(%s)'\n        eval_time: %dm\n        exp_samples: []\n",
+		firing, minutesBefore-1)
+	fmt.Fprintf(&b, "      - expr: 'min(%s)'\n        eval_time: %dm\n        exp_samples: [{labels: '{}', value: 1}]\n",
+		firing, minutesBefore+evaluateAt)
 	r.tests = append(r.tests, b.String())
 }
 

@@ -37,9 +37,11 @@ func (w *world) scrape() scrape {
 				s[name] = sample{m.GetCounter().GetValue(), true}
 			case m.GetHistogram() != nil:
 				for _, bucket := range m.GetHistogram().GetBucket() {
-					s[f.GetName()+"_bucket{"+strings.Join(append(labels, fmt.Sprintf("le=\"%v\"", bucket.GetUpperBound())), ",")+"}"] = sample{float64(bucket.GetCumulativeCount()), true}
+					s[f.GetName()+"_bucket{"+strings.Join(append(labels, fmt.Sprintf("le=\"%v\"", bucket.GetUpperBound())), ",")+
+						"}"] = sample{float64(bucket.GetCumulativeCount()), true}
 				}
-				s[f.GetName()+"_bucket{"+strings.Join(append(labels, `le="+Inf"`), ",")+"}"] = sample{float64(m.GetHistogram().GetSampleCount()), true}
+				s[f.GetName()+"_bucket{"+strings.Join(append(labels, `le="+Inf"`), ",")+
+					"}"] = sample{float64(m.GetHistogram().GetSampleCount()), true}
 			case m.GetGauge() != nil:
 				s[name] = sample{m.GetGauge().GetValue(), false}
 			}
@@ -51,7 +53,8 @@ func (w *world) scrape() scrape {
 // sum adds the series of a name whose labels contain all of these texts.
 func (s scrape) sum(name string, labels ...string) (total float64) {
 	for series, v := range s {
-		if strings.HasPrefix(series, name+"{") && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(series, l) }) {
+		if strings.HasPrefix(series, name+"{") &&
+			!slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(series, l) }) {
 			total += v.value
 		}
 	}

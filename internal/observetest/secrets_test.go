@@ -22,15 +22,17 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 	"github.com/einmal-go/einmal/janitor"
 	"github.com/einmal-go/einmal/outbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // secrets are planted where a service has some.
 var secrets = map[string]string{
-	"payload": "s3cret-payload", "key": "s3cret-key", "header": "s3cret-header", "password": "s3cret-password", "error": "s3cret-error",
+	"payload": "s3cret-payload", "key": "s3cret-key", "header": "s3cret-header", "password": "s3cret-password",
+	"error": "s3cret-error",
 }
 
-// fullRun consumes (a success, a duplicate, retries, a panic, an undecodable message, dead letters), relays, and sweeps, with secrets in
-// everything that a message is made of, in the texts of errors and in the database's password.
+// fullRun consumes (a success, a duplicate, retries, a panic, an undecodable message, dead letters), relays, and
+// sweeps, with secrets in everything that a message is made of, in the texts of errors and in the database's password.
 func fullRun(w *world) {
 	w.Helper()
 	w.withPassword(secrets["password"])
@@ -53,7 +55,8 @@ func fullRun(w *world) {
 	_, stop := w.consume(cfg)
 	event := func(do string) string { return fmt.Sprintf(`{"Do":%q,"Text":%q}`, do, secrets["payload"]) }
 	for i, value := range []string{
-		event("work"), event("work"), event("fail once"), event("panic"), event("sql"), event("permanent"), event("fail"), secrets["payload"],
+		event("work"), event("work"), event("fail once"), event("panic"), event("sql"), event("permanent"), event("fail"),
+		secrets["payload"],
 	} {
 		id := fmt.Sprint(max(1, i))
 		w.produce(w.record(id, secrets["key"], value, "token", secrets["header"]))
@@ -61,13 +64,16 @@ func fullRun(w *world) {
 	w.eventually("five messages are dead letters", func() bool { return w.scrape().sum("einmal_dead_letters_total") == 5 })
 	w.handled(2)
 
-	r, _ := w.relay(func(*outbox.Config) {})
+	r, _ := w.relay(func(*relay.Config) {})
 	w.write(
-		outbox.Event{ID: "1", Topic: w.topic, Key: []byte(secrets["key"]), Value: []byte(event("work")), Headers: []outbox.Header{{Key: "token", Value: []byte(secrets["header"])}}},
+		outbox.Event{ID: "1", Topic: w.topic, Key: []byte(secrets["key"]), Value: []byte(event("work")),
+			Headers: []outbox.Header{{Key: "token", Value: []byte(secrets["header"])}}},
 	)
-	w.exec("insert into outbox_event (event_id, topic, partition_key, payload) values ('2', 'no such topic', $1, $2)", []byte(secrets["key"]), []byte(secrets["payload"]))
+	w.exec("insert into outbox_event (event_id, topic, partition_key, payload) values ('2', 'no such topic', $1, $2)",
+		[]byte(secrets["key"]), []byte(secrets["payload"]))
 	w.eventually("one is sent, one is blocked", func() bool { s := r.Status(); return s.Published == 1 && s.Blocked == 1 })
-	_, err := w.janitor(janitor.Table{Name: "processed_event", Column: "processed_at", Keep: 24 * time.Hour}, janitor.Table{Name: "not_there", Column: "at", Keep: time.Hour}).Sweep(w.Context())
+	_, err := w.janitor(janitor.Table{Name: "processed_event", Column: "processed_at", Keep: 24 * time.Hour},
+		janitor.Table{Name: "not_there", Column: "at", Keep: time.Hour}).Sweep(w.Context())
 	if err == nil {
 		w.Fatal("a table that is not there was swept")
 	}
@@ -97,13 +103,15 @@ func (w *world) withPassword(password string) {
 	mine := w.pool
 	w.Cleanup(func() {
 		mine.Close()
-		if _, err := admin.Exec(context.Background(), "reassign owned by "+ident+" to current_user; drop owned by "+ident+"; drop role "+ident); err != nil {
+		if _, err := admin.Exec(context.Background(), "reassign owned by "+ident+" to current_user; drop owned by "+ident+
+			"; drop role "+ident); err != nil {
 			w.Error(err)
 		}
 	})
 }
 
-// TestNoSecretShows looks for the secrets, in some forms, in all that logs at debug, spans and metrics have of a full run.
+// TestNoSecretShows looks for the secrets, in some forms, in all that logs at debug, spans and metrics have of a full
+// run.
 func TestNoSecretShows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -119,7 +127,8 @@ func TestNoSecretShows(t *testing.T) {
 			t.Errorf("%s are only %q", where, text)
 		}
 		for what, secret := range secrets {
-			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret))[:12], fmt.Sprintf("%d", []byte(secret))} {
+			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)),
+				base64.StdEncoding.EncodeToString([]byte(secret))[:12], fmt.Sprintf("%d", []byte(secret))} {
 				if at := strings.Index(text, form); at >= 0 {
 					t.Errorf("the %s is in the %s: ...%s...", what, where, text[max(0, at-300):min(len(text), at+100)])
 				}
@@ -130,13 +139,17 @@ func TestNoSecretShows(t *testing.T) {
 
 // plain are attributes of log lines that are no names of spans or metrics: what a line is about beside the message.
 var plain = []string{
-	"time", "level", "msg", "error", "partitions", "generation", "cause", "relay", "rows", "id", "first_id", "again_in", "deleted", "batches", "duration",
-	"created", "dropped", "attempts", "waited", "skipped", "repeated", "committed", "budget", "limit", "messages", "theirs", "offered", "transactions",
+	"time", "level", "msg", "error", "partitions", "generation", "cause", "relay", "rows", "id", "first_id", "again_in",
+	"deleted", "batches", "duration",
+	"created", "dropped", "attempts", "waited", "skipped", "repeated", "committed", "budget", "limit", "messages",
+	"theirs", "offered", "transactions",
 	"retry_at", "outage_seconds", "failures", "like", "brokers", "rebalance", "topics", "version", "coordinator",
-	"again_in_seconds", "duration_seconds", "budget_seconds", "limit_seconds", "waited_seconds", "keep_seconds", "open_seconds", "after_seconds",
+	"again_in_seconds", "duration_seconds", "budget_seconds", "limit_seconds", "waited_seconds", "keep_seconds",
+	"open_seconds", "after_seconds",
 }
 
-// TestNamesAgree: what spans, metrics and log lines call by a dotted name is in package names, and one name is one type.
+// TestNamesAgree: what spans, metrics and log lines call by a dotted name is in package names, and one name is one
+// type.
 func TestNamesAgree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -193,7 +206,8 @@ func failWithoutLogging(w *world) {
 	c, err := consumer.New(cfg)
 	w.must(err)
 	stop := w.run(c.Run)
-	w.eventually("the runner tells of a failure", func() bool { return strings.Contains(w.logs.String(), "another attempt follows") })
+	w.eventually("the runner tells of a failure",
+		func() bool { return strings.Contains(w.logs.String(), "another attempt follows") })
 	stop()
 }
 
@@ -237,7 +251,8 @@ func TestOutcomesAgree(t *testing.T) {
 		t.Errorf("only %v", logged)
 	}
 	for outcome, n := range logged {
-		if counted := metrics.sum("einmal_attempts_total", fmt.Sprintf("einmal_outcome=%q", outcome)); spanned[outcome] != n || counted != float64(n) {
+		if counted := metrics.sum("einmal_attempts_total",
+			fmt.Sprintf("einmal_outcome=%q", outcome)); spanned[outcome] != n || counted != float64(n) {
 			t.Errorf("%s: %d log lines, %d spans, counted %v", outcome, n, spanned[outcome], counted)
 		}
 	}

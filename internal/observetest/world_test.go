@@ -34,8 +34,9 @@ import (
 	"github.com/einmal-go/einmal/janitor/janitormetrics"
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
-	"github.com/einmal-go/einmal/outbox/outboxmetrics"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
+	"github.com/einmal-go/einmal/outbox/relay/relaymetrics"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -60,7 +61,8 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	b := serverstest.InProcess(t)
-	w := &world{TB: t, b: b, topic: b.Topic(t, 1), group: serverstest.Group(t), url: serverstest.DatabaseURL(t), logs: &logbook{}, seen: newMovements()}
+	w := &world{TB: t, b: b, topic: b.Topic(t, 1), group: serverstest.Group(t), url: serverstest.DatabaseURL(t),
+		logs: &logbook{}, seen: newMovements()}
 	w.reader, w.registry, w.spans = sdkmetric.NewManualReader(), prometheus.NewRegistry(), tracetest.NewInMemoryExporter()
 	exporter, err := otelprom.New(otelprom.WithRegisterer(w.registry))
 	w.must(err)
@@ -132,7 +134,8 @@ func (w *world) config(h txHandler) consumer.Config {
 				middleware.DeadLetter(store, pgxdeadletter.New(w.pool, nil), &middleware.DeadLetterConfig{
 					Logger: w.logs.logger(), ErrorText: func(error, *consumer.Message) string { return "" },
 				}),
-				middleware.Retry(3, &middleware.RetryConfig{Base: time.Millisecond, Max: 10 * time.Millisecond}), middleware.Recover(),
+				middleware.Retry(3, &middleware.RetryConfig{Base: time.Millisecond, Max: 10 * time.Millisecond}),
+				middleware.Recover(),
 			},
 			Handler: middleware.Dedup(store, h, &middleware.DedupConfig{Window: 24 * time.Hour}),
 		}},
@@ -152,22 +155,24 @@ func (w *world) consume(cfg consumer.Config) (c *consumer.Consumer, stop func())
 }
 
 // relay runs a measured Relay.
-func (w *world) relay(edit func(*outbox.Config)) (r *outbox.Relay, stop func()) {
+func (w *world) relay(edit func(*relay.Config)) (r *relay.Relay, stop func()) {
 	w.Helper()
-	cfg := outbox.Config{
-		Database: pgxoutbox.NewDatabase(w.pool), Brokers: w.b.Addrs, Keep: -1, Logger: w.logs.logger(), TracerProvider: w.tracers,
+	cfg := relay.Config{
+		Database: pgxoutbox.NewDatabase(w.pool), Brokers: w.b.Addrs, Keep: -1, Logger: w.logs.logger(),
+		TracerProvider: w.tracers,
 	}
 	edit(&cfg)
-	r, err := outbox.New(cfg)
+	r, err := relay.New(cfg)
 	w.must(err)
-	_, err = outboxmetrics.Register(r, &outboxmetrics.Config{MeterProvider: w.meters})
+	_, err = relaymetrics.Register(r, &relaymetrics.Config{MeterProvider: w.meters})
 	w.must(err)
 	return r, w.run(r.Run)
 }
 
 func (w *world) write(events ...outbox.Event) {
 	w.Helper()
-	w.must(pgx.BeginFunc(w.Context(), w.pool, func(tx pgx.Tx) error { return pgxoutbox.NewWriter(nil).Write(w.Context(), tx, events...) }))
+	w.must(pgx.BeginFunc(w.Context(), w.pool,
+		func(tx pgx.Tx) error { return pgxoutbox.NewWriter(nil).Write(w.Context(), tx, events...) }))
 }
 
 // janitor is a measured one.
@@ -184,21 +189,23 @@ func (w *world) janitor(tables ...janitor.Table) *janitor.Janitor {
 	return j
 }
 
-// served is a service that answers requests with keys, measured and found by a ServeMux. It returns a client of it, whose request has been
-// counted when it returns.
+// served is a service that answers requests with keys, measured and found by a ServeMux. It returns a client of it,
+// whose request has been counted when it returns.
 func (w *world) served() func(key, body string) (status int) {
 	w.Helper()
 	onAnswer, err := idempotencymetrics.OnAnswer(&idempotencymetrics.Config{MeterProvider: w.meters})
 	w.must(err)
-	handler, err := idempotency.NewHandler(pgxidempotency.New(w.pool, nil), func(ctx context.Context, tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
-		_, err := tx.Exec(ctx, "insert into effect values ('paid')")
-		return err
-	}, idempotency.HandlerConfig{SingleTenant: true, OnAnswer: onAnswer, Logger: w.logs.logger()})
+	handler, err := idempotency.NewHandler(pgxidempotency.New(w.pool, nil),
+		func(ctx context.Context, tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
+			_, err := tx.Exec(ctx, "insert into effect values ('paid')")
+			return err
+		}, idempotency.HandlerConfig{SingleTenant: true, OnAnswer: onAnswer, Logger: w.logs.logger()})
 	w.must(err)
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}/pay", handler)
 	return func(key, body string) int {
-		answer, req := httptest.NewRecorder(), httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/orders/1/pay", strings.NewReader(body))
+		answer, req := httptest.NewRecorder(), httptest.NewRequestWithContext(w.Context(), http.MethodPost, "/orders/1/pay",
+			strings.NewReader(body))
 		req.Header.Set("Idempotency-Key", key)
 		mux.ServeHTTP(answer, req)
 		return answer.Code

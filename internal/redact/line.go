@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns text with blanks for all that a terminal obeys, or that hides what stands there: control characters, C1 too, ends of
-// lines, marks that turn the direction of writing, characters without width, bytes that are no UTF-8.
+// Line returns text with blanks for all that a terminal obeys, or that hides what stands there: control characters, C1
+// too, ends of lines, marks that turn the direction of writing, characters without width, bytes that are no UTF-8.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if moves(r) {
@@ -37,7 +37,8 @@ func moves(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == utf8.RuneError
 }
 
-// JSON returns text, which is JSON, with escapes for all that Line would leave out, but for the blanks between its tokens.
+// JSON returns text, which is JSON, with escapes for all that Line would leave out, but for the blanks between its
+// tokens.
 func JSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, func(r rune) bool { return r >= 0x7f && moves(r) }) {
 		return text

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Message returns at most limit bytes of text, as Text does, and without what it repeats of the parts of a message: each part of at least
-// 4 bytes wherever it stands, whatever 12 bytes of a part in a row, and what the text quotes that is in a part, as PostgreSQL quotes a value
-// that it refuses. What it cannot know is a shorter piece of a part without quotes.
+// Message returns at most limit bytes of text, as Text does, and without what it repeats of the parts of a message:
+// each part of at least 4 bytes wherever it stands, whatever 12 bytes of a part in a row, and what the text quotes that
+// is in a part, as PostgreSQL quotes a value that it refuses. What it cannot know is a shorter piece of a part without
+// quotes.
 func Message(text string, parts [][]byte, limit int) string {
 	cutOff := len(text) > looked*limit
 	text = Cut(text, looked*limit)
@@ -25,8 +26,8 @@ const (
 	// leastPiece is how long a piece of one must be.
 	leastPiece = 12
 
-	// mostSearched bounds how many bytes of a large message are searched for what a text quotes. What follows in quotes is masked without
-	// a look.
+	// mostSearched bounds how many bytes of a large message are searched for what a text quotes. What follows in quotes is
+	// masked without a look.
 	mostSearched = 64 << 20
 )
 
@@ -204,8 +205,8 @@ func hideQuoted(text string, parts [][]byte, hidden []bool) {
 
 type span struct{ from, until int }
 
-// quotations are what stands between quotes in text. Those behind a backslash neither open nor close a quotation; they are looked at
-// apart, since a text may have no other.
+// quotations are what stands between quotes in text. Those behind a backslash neither open nor close a quotation; they
+// are looked at apart, since a text may have no other.
 func quotations(text string, quote byte) (found []span) {
 	plain, escaped := -1, -1
 	for i := 0; i <= len(text); i++ {

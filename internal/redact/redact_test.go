@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -22,11 +23,14 @@ const limit = 1024
 
 func TestSpellingsOfSecrets(t *testing.T) {
 	t.Parallel()
-	if len(redacttest.Spellings) < 60 {
-		t.Errorf("only %d spellings", len(redacttest.Spellings))
+	page, err := os.ReadFile("../../docs/security.md")
+	if n := len(redacttest.Spellings); n < 60 || err != nil ||
+		!strings.Contains(string(page), fmt.Sprintf("%d spellings", n)) {
+		t.Errorf("%d spellings, and docs/security.md has another number (%v)", n, err)
 	}
 	for _, text := range redacttest.Spellings {
-		for _, around := range []string{"%s", "dial: %s: refused", "(%s)", "a\n%s\nb", `{"error": "%s"}`, "quoted %q", "quoted twice %q", "https://elsewhere.example/?q=%s&x=1"} {
+		for _, around := range []string{"%s", "dial: %s: refused", "(%s)", "a\n%s\nb", `{"error": "%s"}`, "quoted %q",
+			"quoted twice %q", "https://elsewhere.example/?q=%s&x=1"} {
 			whole := fmt.Sprintf(around, text)
 			switch {
 			case strings.HasPrefix(around, "quoted twice"):
@@ -34,7 +38,8 @@ func TestSpellingsOfSecrets(t *testing.T) {
 			case strings.HasPrefix(around, "https:"):
 				whole = fmt.Sprintf(around, url.QueryEscape(text))
 			}
-			for from, got := range map[string]string{"Text": redact.Text(whole, limit), "Message": redact.Message(whole, [][]byte{[]byte("x")}, limit), "Error": redact.Error(errors.New(whole)).Error()} {
+			for from, got := range map[string]string{"Text": redact.Text(whole, limit),
+				"Message": redact.Message(whole, [][]byte{[]byte("x")}, limit), "Error": redact.Error(errors.New(whole)).Error()} {
 				if redacttest.In(got) != "" || !strings.Contains(got, redact.Masked) {
 					t.Errorf("%s(%q) is %q", from, whole, got)
 				}
@@ -47,9 +52,12 @@ func TestSpellingsOfSecrets(t *testing.T) {
 func TestTextsWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"", "no such account", `password authentication failed for user "app" (SQLSTATE 28P01)`, "http://host:8080/path: connection refused", "http://host:8080/@scope/pkg",
-		"http://[::1]:8080/x", "write to a@b.example failed", "orders[3]@17 is open for 3s", "the access token has expired", "postgres://app@db:5432/x: refused",
-		"dial tcp 10.0.0.1:9092: connect: connection refused", "duplicate key value violates unique constraint \"charge_pkey\"", "tokens", "file:///tmp/x", "12:30 tomorrow",
+		"", "no such account", `password authentication failed for user "app" (SQLSTATE 28P01)`,
+		"http://host:8080/path: connection refused", "http://host:8080/@scope/pkg",
+		"http://[::1]:8080/x", "write to a@b.example failed", "orders[3]@17 is open for 3s", "the access token has expired",
+		"postgres://app@db:5432/x: refused",
+		"dial tcp 10.0.0.1:9092: connect: connection refused",
+		"duplicate key value violates unique constraint \"charge_pkey\"", "tokens", "file:///tmp/x", "12:30 tomorrow",
 	} {
 		if got := redact.Text(text, limit); got != text {
 			t.Errorf("%q became %q", text, got)
@@ -102,7 +110,8 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	var before, after any
-	if err := errors.Join(json.Unmarshal(text, &before), json.Unmarshal(got, &after)); err != nil || !reflect.DeepEqual(before, after) {
+	if err := errors.Join(json.Unmarshal(text, &before), json.Unmarshal(got, &after)); err != nil ||
+		!reflect.DeepEqual(before, after) {
 		t.Errorf("%v: %s", err, got)
 	}
 }
@@ -111,7 +120,8 @@ func TestJSON(t *testing.T) {
 func TestStrings(t *testing.T) {
 	t.Parallel()
 	for _, spelling := range redacttest.Spellings {
-		text, err := json.Marshal(map[string]any{"a": spelling, "b": []any{spelling, 1.5, nil, true}, "c": "harmless \"text\""})
+		text, err := json.Marshal(map[string]any{"a": spelling, "b": []any{spelling, 1.5, nil, true},
+			"c": "harmless \"text\""})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,13 +131,15 @@ func TestStrings(t *testing.T) {
 			t.Errorf("%v: %s", err, got)
 			continue
 		}
-		if list, ok := after["b"].([]any); !ok || after["c"] != `harmless "text"` || len(list) != 4 || list[1] != 1.5 || list[2] != nil || list[3] != true {
+		if list, ok := after["b"].([]any); !ok || after["c"] != `harmless "text"` || len(list) != 4 || list[1] != 1.5 ||
+			list[2] != nil || list[3] != true {
 			t.Errorf("%v", after)
 		}
 	}
 }
 
-// A text and a message of any size and shape take a time that grows with their sizes: what a stranger sends does not occupy a processor.
+// A text and a message of any size and shape take a time that grows with their sizes: what a stranger sends does not
+// occupy a processor.
 func TestTimeIsLinear(t *testing.T) {
 	t.Parallel()
 	headers := make([][]byte, 200_000)
@@ -176,7 +188,8 @@ func FuzzMessage(f *testing.F) {
 		if len(got) > limit || !utf8.ValidString(got) || strings.Contains(got, "\x00") {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}
-		if len(value) >= 4 && utf8.ValidString(text) && !strings.ContainsAny(text+value, "*\x00") && strings.Contains(got, value) {
+		if len(value) >= 4 && utf8.ValidString(text) && !strings.ContainsAny(text+value, "*\x00") &&
+			strings.Contains(got, value) {
 			t.Errorf("%q holds %q", got, value)
 		}
 	})

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// secrets masks what looks like a secret, also where it is encoded for a URL. cutOff is whether the text went on behind its end, so that one
-// may have lost its own.
+// secrets masks what looks like a secret, also where it is encoded for a URL. cutOff is whether the text went on behind
+// its end, so that one may have lost its own.
 func secrets(text string, cutOff bool) string {
 	text = spelled(text, cutOff)
 	if !strings.ContainsAny(text, "%+") {
@@ -40,14 +40,17 @@ func spelled(text string, cutOff bool) string {
 	return text
 }
 
-// name is what a secret is called: a word that says so, with whatever stands around it (client_secret, PGPASSWORD, secretKey), or a short
-// one that must stand alone.
+// name is what a secret is called: a word that says so, with whatever stands around it (client_secret, PGPASSWORD,
+// secretKey), or a short one that must stand alone.
 const name = `(?:[\w.]*(?:passw(?:or)?d|passphrase|passwort|secret|token|credential|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|account[-_ ]?key|auth[-_]?key|` +
 	`session[-_]?id|authorization|cookie)[\w-]*|(?:\b|_)(?:pass|pwd|pw|pin|auth|sig|signature|jwt|sid|otp|cvv|cvc))`
 
 var (
-	// naming finds the name of a secret and what leads to its value: password=, "token": , Cookie: , --password , PASSWORD '.
-	naming = regexp.MustCompile(`(?i)` + name + `(?:\\*["'\x60]?\]?\s*(?:=>|:=|[:=]|%3[ad])\s*|\\*["']?\s*>|\s+(?:is\s+)?(?:["'\x60]))|(?:^|[^\w-])--?` + name + `\s+`)
+	// naming finds the name of a secret and what leads to its value: password=, "token": , Cookie: , --password , PASSWORD
+	// '.
+	naming = regexp.MustCompile(`(?i)` + name +
+		`(?:\\*["'\x60]?\]?\s*(?:=>|:=|[:=]|%3[ad])\s*|\\*["']?\s*>|\s+(?:is\s+)?(?:["'\x60]))|(?:^|[^\w-])--?` + name +
+		`\s+`)
 
 	// wholeLine are the names of headers of HTTP whose value has blanks and separators.
 	wholeLine = regexp.MustCompile(`(?i)(?:authorization|cookie)\S*\s*$`)
@@ -190,8 +193,9 @@ func userinfo(text string, cutOff bool) string {
 	}
 }
 
-// withoutPassword masks the password of what follows a URL's scheme. A password may have any sign in it, by mistake: what stands before
-// the last @ is taken for one, unless it is the port of a page whose path has an @. open is whether the text ended in it.
+// withoutPassword masks the password of what follows a URL's scheme. A password may have any sign in it, by mistake:
+// what stands before the last @ is taken for one, unless it is the port of a page whose path has an @. open is whether
+// the text ended in it.
 func withoutPassword(s string, web, open bool) string {
 	colon, host := strings.IndexByte(s, ':'), hostEnd(s)
 	last := userEnd(s, web, colon, host)

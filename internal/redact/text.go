@@ -8,8 +8,8 @@ const Masked = "***"
 // looked is how much more of a text is looked at than is shown, so that most of what is left behind masks is seen.
 const looked = 4
 
-// Text returns at most limit bytes of text, without what looks like a secret. It is UTF-8 and has no NUL, as every database and every
-// exporter wants it.
+// Text returns at most limit bytes of text, without what looks like a secret. It is UTF-8 and has no NUL, as every
+// database and every exporter wants it.
 func Text(text string, limit int) string {
 	cutOff := len(text) > looked*limit
 	return Cut(secrets(Cut(text, looked*limit), cutOff), limit)

@@ -24,6 +24,7 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 )
 
 // right is an operation on a kind of resource, as docs/security.md has it.
@@ -31,7 +32,8 @@ type right struct{ resource, operation string }
 
 var (
 	aclRow   = regexp.MustCompile(`(?m)^\| (consumer|relay|replay|audit|group|message) \|[^|]*\|([^|]*)\|([^|]*)\|$`)
-	aclNames = map[string]sarama.AclOperation{"Read": sarama.AclOperationRead, "Write": sarama.AclOperationWrite, "Describe": sarama.AclOperationDescribe}
+	aclNames = map[string]sarama.AclOperation{"Read": sarama.AclOperationRead, "Write": sarama.AclOperationWrite,
+		"Describe": sarama.AclOperationDescribe}
 )
 
 // documentedACLs are the rights of the page, by who needs them.
@@ -67,7 +69,8 @@ func guardedKafka(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv(servers.EnvKafkaJars) == "" {
 		if os.Getenv(serverstest.EnvRequireKafka) == "1" {
-			t.Fatalf("%s=1 demands a Kafka with ACLs: set %s to a directory with Kafka's jars", serverstest.EnvRequireKafka, servers.EnvKafkaJars)
+			t.Fatalf("%s=1 demands a Kafka with ACLs: set %s to a directory with Kafka's jars", serverstest.EnvRequireKafka,
+				servers.EnvKafkaJars)
 		}
 		t.Skipf("%s is not set", servers.EnvKafkaJars)
 	}
@@ -93,11 +96,13 @@ func guardedKafka(t *testing.T) *cluster {
 	defer producer.Close()
 	for _, id := range []string{"1", "2", "3"} {
 		_, _, err := producer.SendMessage(&sarama.ProducerMessage{
-			Topic: topic, Key: sarama.StringEncoder("k"), Value: sarama.StringEncoder(id), Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}},
+			Topic: topic, Key: sarama.StringEncoder("k"), Value: sarama.StringEncoder(id),
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: []byte(id)}},
 		})
 		must(t, err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.cli, "../../cmd/einmal").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.cli,
+		"../../cmd/einmal").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return c
@@ -113,8 +118,10 @@ func (c *cluster) user(t *testing.T, rights []right, names map[string]string) st
 			kind = sarama.AclResourceGroup
 		}
 		must(t, c.admin.CreateACLs([]*sarama.ResourceAcls{{
-			Resource: sarama.Resource{ResourceType: kind, ResourceName: names[r.resource], ResourcePatternType: sarama.AclPatternLiteral},
-			Acls:     []*sarama.Acl{{Principal: "User:" + user, Host: "*", Operation: aclNames[r.operation], PermissionType: sarama.AclPermissionAllow}},
+			Resource: sarama.Resource{ResourceType: kind, ResourceName: names[r.resource],
+				ResourcePatternType: sarama.AclPatternLiteral},
+			Acls: []*sarama.Acl{{Principal: "User:" + user, Host: "*", Operation: aclNames[r.operation],
+				PermissionType: sarama.AclPermissionAllow}},
 		}}))
 	}
 	return user
@@ -123,7 +130,8 @@ func (c *cluster) user(t *testing.T, rights []right, names map[string]string) st
 // command runs the operators' binary as the user. What it says must have the text.
 func (c *cluster) command(ctx context.Context, user, url, says string, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.cli, args...)
-	cmd.Env = append(cmd.Environ(), "EINMAL_DATABASE_URL="+url, "EINMAL_KAFKA_BROKERS="+c.Guarded[0], "EINMAL_KAFKA_USER="+user, "EINMAL_KAFKA_PASSWORD="+password)
+	cmd.Env = append(cmd.Environ(), "EINMAL_DATABASE_URL="+url, "EINMAL_KAFKA_BROKERS="+c.Guarded[0], "EINMAL_KAFKA_USER="+
+		user, "EINMAL_KAFKA_PASSWORD="+password)
 	out, err := cmd.CombinedOutput()
 	if err == nil && !strings.Contains(string(out), says) {
 		err = errors.New("it does not say " + says)
@@ -141,10 +149,11 @@ func (c *cluster) consume(ctx context.Context, user, group string) error {
 	var handled atomic.Int32
 	cons, err := consumer.New(consumer.Config{
 		Brokers: c.Guarded, Group: group, Logger: quiet(), Sarama: as(user), StartTimeout: 15 * time.Second,
-		Topics: map[string]consumer.Topic{topic: {Handler: middleware.Dedup(memstore.New(), func(context.Context, *memstore.Tx, *consumer.Message) error {
-			handled.Add(1)
-			return nil
-		}, nil)}},
+		Topics: map[string]consumer.Topic{topic: {Handler: middleware.Dedup(memstore.New(),
+			func(context.Context, *memstore.Tx, *consumer.Message) error {
+				handled.Add(1)
+				return nil
+			}, nil)}},
 	})
 	if err != nil {
 		return err
@@ -170,11 +179,13 @@ func (c *cluster) relay(ctx context.Context, t *testing.T, user string) error {
 	admin := tables(t)
 	writer, pool := rolestest.New(t, admin, "writer").Pool(t), rolestest.New(t, admin, "relay").Pool(t)
 	must(t, pgx.BeginFunc(ctx, writer, func(tx pgx.Tx) error {
-		return pgxoutbox.NewWriter(nil).Write(ctx, tx, outbox.Event{ID: "sent", Topic: topic, Key: []byte("k"), Value: []byte("v")})
+		return pgxoutbox.NewWriter(nil).Write(ctx, tx, outbox.Event{ID: "sent", Topic: topic, Key: []byte("k"),
+			Value: []byte("v")})
 	}))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := outbox.New(outbox.Config{Database: pgxoutbox.NewDatabase(pool), Brokers: c.Guarded, Logger: quiet(), Sarama: as(user)})
+	r, err := relay.New(relay.Config{Database: pgxoutbox.NewDatabase(pool), Brokers: c.Guarded, Logger: quiet(),
+		Sarama: as(user)})
 	must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -195,13 +206,15 @@ func (c *cluster) relay(ctx context.Context, t *testing.T, user string) error {
 	}
 }
 
-// TestKafkaACLs does what each row of the page is about, on a real Kafka, with exactly the rights of the row, and then without each of them.
+// TestKafkaACLs does what each row of the page is about, on a real Kafka, with exactly the rights of the row, and then
+// without each of them.
 func TestKafkaACLs(t *testing.T) {
 	t.Parallel()
 	c := guardedKafka(t)
 	admin := tables(t)
 	reader := rolestest.New(t, admin, "reader").URL
-	must(t, c.consume(t.Context(), c.user(t, []right{{"topic", "Read"}, {"group", "Read"}}, map[string]string{"topic": topic, "group": group}), group))
+	must(t, c.consume(t.Context(), c.user(t, []right{{"topic", "Read"}, {"group", "Read"}},
+		map[string]string{"topic": topic, "group": group}), group))
 	sasl := []string{"-sasl", "PLAIN"}
 	of := func(command ...string) []string { return append(command, sasl...) }
 	jobs := map[string]func(ctx context.Context, t *testing.T, user, group string) error{
@@ -217,7 +230,8 @@ func TestKafkaACLs(t *testing.T) {
 			)
 		},
 		"audit": func(ctx context.Context, _ *testing.T, user, _ string) error {
-			err := c.command(ctx, user, reader, "", of("audit", "-topic", topic, "-group", group, "-to", "2020-01-01T00:00:00Z")...)
+			err := c.command(ctx, user, reader, "", of("audit", "-topic", topic, "-group", group, "-to",
+				"2020-01-01T00:00:00Z")...)
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
 				err = nil // it has looked: nothing is recorded
 			}

@@ -14,7 +14,8 @@ import (
 	"github.com/einmal-go/einmal/schema"
 )
 
-// The privileges of the page are those that check asks for: with all of them it asks for none, and without any one for that one.
+// The privileges of the page are those that check asks for: with all of them it asks for none, and without any one for
+// that one.
 func TestCheckAsksForNoMore(t *testing.T) {
 	t.Parallel()
 	grants := rolestest.Grants(t)
@@ -62,7 +63,8 @@ func parts(grant string) (privileges, tables []string, ok bool) {
 // missing are the privileges that check asks for.
 func missing(t *testing.T, pool *pgxpool.Pool, purpose schema.Purpose) (list []string) {
 	t.Helper()
-	found, err := schema.Postgres.Check(t.Context(), func(ctx context.Context, sql string, args ...any) (text string, err error) {
+	found, err := schema.Postgres.Check(t.Context(), func(ctx context.Context, sql string, args ...any) (text string,
+		err error) {
 		err = pool.QueryRow(ctx, sql, args...).Scan(&text)
 		return text, err
 	}, &schema.Config{For: []schema.Purpose{purpose}})

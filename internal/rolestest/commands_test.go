@@ -9,12 +9,13 @@ import (
 	"github.com/einmal-go/einmal/internal/rolestest"
 )
 
-// TestCommands runs the operators' commands: those that look as the reader, those that change as the operator. What the reader must not do the
-// server refuses.
+// TestCommands runs the operators' commands: those that look as the reader, those that change as the operator. What the
+// reader must not do the server refuses.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	cli := filepath.Join(t.TempDir(), "einmal")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", cli, "../../cmd/einmal").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", cli,
+		"../../cmd/einmal").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	admin := tables(t)
@@ -23,7 +24,8 @@ func TestCommands(t *testing.T) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), cli, args...)
 		cmd.Env = append(cmd.Environ(), "EINMAL_DATABASE_URL="+role.URL)
-		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), says) || (err == nil) == strings.Contains(says, "permission denied") {
+		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), says) ||
+			(err == nil) == strings.Contains(says, "permission denied") {
 			t.Errorf("%s: einmal %s: %v: %s", strings.Split(role.Name, "_")[1], strings.Join(args, " "), err, out)
 		}
 	}

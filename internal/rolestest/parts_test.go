@@ -30,6 +30,7 @@ import (
 	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
+	"github.com/einmal-go/einmal/outbox/relay"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -41,25 +42,30 @@ const (
 
 // acl is a right on a topic or a group.
 func acl(resource kmsg.ACLResourceType, name string, operation kmsg.ACLOperation) kfake.ACL {
-	return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+	return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation,
+		Allow: true}
 }
 
 // guarded is a cluster that knows a consumer and a relay, with the rights of the page.
 func guarded(t *testing.T) *serverstest.Broker {
 	t.Helper()
-	return serverstest.InProcess(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, topic),
+	return serverstest.InProcess(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.SeedTopics(2, topic),
 		kfake.Superuser("PLAIN", "admin", password),
 		kfake.User("PLAIN", "consumer", password,
-			acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationRead), acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationDescribe),
+			acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationRead),
+			acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationDescribe),
 			acl(kmsg.ACLResourceTypeGroup, group, kmsg.ACLOperationRead)),
 		kfake.User("PLAIN", "relay", password,
-			acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationWrite), acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationDescribe)))
+			acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationWrite),
+			acl(kmsg.ACLResourceTypeTopic, topic, kmsg.ACLOperationDescribe)))
 }
 
 // as has a client be one of the users.
 func as(user string) func(*sarama.Config) {
 	return func(c *sarama.Config) {
-		c.Net.SASL.Enable, c.Net.SASL.Mechanism, c.Net.SASL.User, c.Net.SASL.Password = true, sarama.SASLTypePlaintext, user, password
+		c.Net.SASL.Enable, c.Net.SASL.Mechanism, c.Net.SASL.User, c.Net.SASL.Password = true, sarama.SASLTypePlaintext, user,
+			password
 	}
 }
 
@@ -83,7 +89,8 @@ func write(t *testing.T, pool *pgxpool.Pool, ids ...string) {
 	t.Helper()
 	must(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		for _, id := range ids {
-			if err := pgxoutbox.NewWriter(nil).Write(t.Context(), tx, outbox.Event{ID: id, Topic: topic, Key: []byte("k"), Value: []byte(id)}); err != nil {
+			if err := pgxoutbox.NewWriter(nil).Write(t.Context(), tx, outbox.Event{ID: id, Topic: topic, Key: []byte("k"),
+				Value: []byte(id)}); err != nil {
 				return err
 			}
 		}
@@ -99,8 +106,9 @@ func TestFromWriterToConsumer(t *testing.T) {
 			t.Parallel()
 			admin, b := tables(t), guarded(t)
 			write(t, rolestest.New(t, admin, "writer").Pool(t), "1", "2", "bad", "3")
-			r, err := outbox.New(outbox.Config{
-				Database: pgxoutbox.NewDatabase(rolestest.New(t, admin, "relay").Pool(t)), Brokers: b.Addrs, Mode: mode, Logger: quiet(), Sarama: as("relay"),
+			r, err := relay.New(relay.Config{
+				Database: pgxoutbox.NewDatabase(rolestest.New(t, admin, "relay").Pool(t)), Brokers: b.Addrs, Mode: mode,
+				Logger: quiet(), Sarama: as("relay"),
 			})
 			must(t, err)
 			running(t, r.Run)
@@ -110,7 +118,8 @@ func TestFromWriterToConsumer(t *testing.T) {
 				Brokers: b.Addrs, Group: group, Logger: quiet(), Sarama: as("consumer"),
 				Topics: map[string]consumer.Topic{topic: {
 					Middleware: []consumer.Middleware{
-						middleware.DeadLetter(store, pgxdeadletter.New(pool, nil), nil), middleware.CrashLoop(pgxdeadletter.New(pool, nil).Starts(), nil),
+						middleware.DeadLetter(store, pgxdeadletter.New(pool, nil), nil),
+						middleware.CrashLoop(pgxdeadletter.New(pool, nil).Starts(), nil),
 						middleware.Retry(2, &middleware.RetryConfig{Base: time.Millisecond}),
 					},
 					Handler: middleware.Dedup(store, func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
@@ -125,7 +134,8 @@ func TestFromWriterToConsumer(t *testing.T) {
 			must(t, err)
 			running(t, c.Run)
 			eventually(t, "three effects and a dead letter", func() bool {
-				return count(t, admin, "select count(*) from effect") == 3 && count(t, admin, "select count(*) from dead_message") == 1
+				return count(t, admin, "select count(*) from effect") == 3 &&
+					count(t, admin, "select count(*) from dead_message") == 1
 			})
 			eventually(t, "nothing waits in the outbox", func() bool {
 				return count(t, admin, "select count(*) from outbox_event where status <> 'PUBLISHED'") == 0
@@ -139,18 +149,20 @@ func TestRequests(t *testing.T) {
 	t.Parallel()
 	admin := tables(t)
 	pool := rolestest.New(t, admin, "requests", effects).Pool(t)
-	h, err := idempotency.NewHandler(pgxidempotency.New(pool, nil), func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-		_, err := tx.Exec(ctx, "insert into effect values ('paid')")
-		_, _ = io.WriteString(w, "paid")
-		return err
-	}, idempotency.HandlerConfig{SingleTenant: true, MaxKeys: 10, Logger: quiet()})
+	h, err := idempotency.NewHandler(pgxidempotency.New(pool, nil),
+		func(ctx context.Context, tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+			_, err := tx.Exec(ctx, "insert into effect values ('paid')")
+			_, _ = io.WriteString(w, "paid")
+			return err
+		}, idempotency.HandlerConfig{SingleTenant: true, MaxKeys: 10, Logger: quiet()})
 	must(t, err)
 	for i := range 3 {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/pay", strings.NewReader("{}"))
 		req.Header.Set("Idempotency-Key", "k1")
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, req)
-		if answer.Code != http.StatusOK || answer.Body.String() != "paid" || (answer.Header().Get("Idempotent-Replayed") == "true") != (i > 0) {
+		if answer.Code != http.StatusOK || answer.Body.String() != "paid" ||
+			(answer.Header().Get("Idempotent-Replayed") == "true") != (i > 0) {
 			t.Errorf("%d: %d %s %v", i, answer.Code, answer.Body, answer.Header())
 		}
 	}
@@ -177,11 +189,13 @@ func TestJanitor(t *testing.T) {
 	db := stdlib.OpenDB(*rolestest.New(t, admin, "janitor").Pool(t).Config().ConnConfig)
 	t.Cleanup(func() { _ = db.Close() })
 	columns := map[string]string{
-		"processed_event": "processed_at", "dead_message": "died_at", "started_message": "started_at", "outbox_event": "created_at", "idempotency_key": "expires_at",
+		"processed_event": "processed_at", "dead_message": "died_at", "started_message": "started_at",
+		"outbox_event": "created_at", "idempotency_key": "expires_at",
 	}
 	cfg := janitor.Config{Logger: quiet()}
 	for table, column := range columns {
-		cfg.Tables = append(cfg.Tables, janitor.Table{Name: table, Column: column, Keep: 24 * time.Hour, Dedup: []any{janitor.Window(time.Hour)}})
+		cfg.Tables = append(cfg.Tables, janitor.Table{Name: table, Column: column, Keep: 24 * time.Hour,
+			Dedup: []any{janitor.Window(time.Hour)}})
 	}
 	j, err := janitor.New(db, schema.Postgres, cfg)
 	must(t, err)

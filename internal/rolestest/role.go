@@ -1,5 +1,5 @@
-// Package rolestest makes roles of PostgreSQL that have exactly the privileges of docs/security.md, for tests of whoever works with them. Its
-// own tests run every part of einmal as its role.
+// Package rolestest makes roles of PostgreSQL that have exactly the privileges of docs/security.md, for tests of
+// whoever works with them. Its own tests run every part of einmal as its role.
 package rolestest
 
 import (
@@ -59,8 +59,8 @@ func Grants(t testing.TB) map[string][]string {
 	return grants
 }
 
-// New makes a role with the privileges for purpose, on the tables of the schema that admin works in, and with those of more, in which %s is
-// the role. It is dropped when the test ends.
+// New makes a role with the privileges for purpose, on the tables of the schema that admin works in, and with those of
+// more, in which %s is the role. It is dropped when the test ends.
 func New(t testing.TB, admin *pgxpool.Pool, purpose string, more ...string) *Role {
 	t.Helper()
 	name, password := "einmal_"+purpose+"_"+strings.ToLower(rand.Text()), rand.Text()
@@ -77,7 +77,8 @@ func New(t testing.TB, admin *pgxpool.Pool, purpose string, more ...string) *Rol
 	}
 	exec(fmt.Sprintf("create role %s login password '%s'", ident, password))
 	t.Cleanup(func() {
-		_, _ = admin.Exec(context.Background(), "select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", name)
+		_, _ = admin.Exec(context.Background(), "select pg_terminate_backend(pid) from pg_stat_activity where usename = $1",
+			name)
 		exec("drop owned by " + ident + "; drop role " + ident)
 	})
 	for _, grant := range Grants(t)[purpose] {

@@ -1,5 +1,5 @@
-// Package safelog keeps a logger of the user's from doing harm: it runs where a panic would end the process, or leave a message undone. It
-// keeps from the logger what must not be in a line: see package redact.
+// Package safelog keeps a logger of the user's from doing harm: it runs where a panic would end the process, or leave a
+// message undone. It keeps from the logger what must not be in a line: see package redact.
 package safelog
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/einmal-go/einmal/internal/redact"
 )
 
-// Logger returns log, or slog.Default() if it is nil, with a handler whose panics are contained, and that gets no secret in a
-// text or an error, and no more than 16 KiB of one (1 KiB of an error). The first panic is written to os.Stderr:
-// nobody else can be told.
+// Logger returns log, or slog.Default() if it is nil, with a handler whose panics are contained, and that gets no
+// secret in a text or an error, and no more than 16 KiB of one (1 KiB of an error). The first panic is written to
+// os.Stderr: nobody else can be told.
 func Logger(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		log = slog.Default()

@@ -1,4 +1,5 @@
-// Package schematest reads the commands that stores name where a table is missing, for tests that do what an error says.
+// Package schematest reads the commands that stores name where a table is missing, for tests that do what an error
+// says.
 package schematest
 
 import (

@@ -13,11 +13,12 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Cluster is an Apache Kafka of three nodes, each both broker and controller, for tests of what a group does when brokers die. Its
-// topics have three replicas, of which two must be in sync. Nodes are numbered 1, 2 and 3, as Kafka numbers them. It is safe for
-// concurrent use.
+// Cluster is an Apache Kafka of three nodes, each both broker and controller, for tests of what a group does when
+// brokers die. Its topics have three replicas, of which two must be in sync. Nodes are numbered 1, 2 and 3, as Kafka
+// numbers them. It is safe for concurrent use.
 type Cluster struct {
-	// Addrs are the brokers, as host:port, in the order of their numbers. A node keeps its address when it is started again.
+	// Addrs are the brokers, as host:port, in the order of their numbers. A node keeps its address when it is started
+	// again.
 	Addrs []string
 	// Origin tells a human what serves and where it is from.
 	Origin string
@@ -58,8 +59,8 @@ const clusterSize = 3
 
 // ClusterConfig is what can be chosen about a Cluster. The zero value is Kafka as it comes.
 type ClusterConfig struct {
-	// BrokerSession is how long a broker that is silent counts as alive: no client can make the partitions that it led come back
-	// sooner. Defaults to 9 s, as in Kafka (broker.session.timeout.ms).
+	// BrokerSession is how long a broker that is silent counts as alive: no client can make the partitions that it led
+	// come back sooner. Defaults to 9 s, as in Kafka (broker.session.timeout.ms).
 	BrokerSession time.Duration
 	// Lifetime is when Docker ends the nodes, also if this process was killed. Defaults to an hour.
 	Lifetime time.Duration
@@ -75,8 +76,9 @@ func (c ClusterConfig) withDefaults() ClusterConfig {
 	return c
 }
 
-// StartCluster starts a cluster by Docker, from the image that EINMAL_KAFKA_IMAGE names or from apache/kafka:4.3.1, or else from the
-// jars in EINMAL_KAFKA_JARS. ctx bounds the start, not the life of the nodes: that ends with Close, or with this process.
+// StartCluster starts a cluster by Docker, from the image that EINMAL_KAFKA_IMAGE names or from apache/kafka:4.3.1, or
+// else from the jars in EINMAL_KAFKA_JARS. ctx bounds the start, not the life of the nodes: that ends with Close, or
+// with this process.
 func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	cfg = cfg.withDefaults()
 	c, reasons, err := first(ctx, []source[*Cluster]{
@@ -232,7 +234,8 @@ func (c *Cluster) Start(ctx context.Context, nodes ...int) error {
 	return nil
 }
 
-// Restore starts what has ended, thaws what is frozen, and settles, so that a test finds the cluster as the one before did.
+// Restore starts what has ended, thaws what is frozen, and settles, so that a test finds the cluster as the one before
+// did.
 func (c *Cluster) Restore(ctx context.Context) error {
 	for node, s := range c.downs() {
 		again := func() error { return c.Start(ctx, node) }
@@ -279,7 +282,8 @@ func clusterSettings(id int, cfg ClusterConfig) [][2]string {
 		{"broker.session.timeout.ms", strconv.FormatInt(cfg.BrokerSession.Milliseconds(), 10)},
 	}
 	if cfg.BrokerSession < 6*time.Second {
-		settings = append(settings, [2]string{"broker.heartbeat.interval.ms", strconv.FormatInt(cfg.BrokerSession.Milliseconds()/6, 10)})
+		settings = append(settings, [2]string{"broker.heartbeat.interval.ms",
+			strconv.FormatInt(cfg.BrokerSession.Milliseconds()/6, 10)})
 	}
 	return settings
 }

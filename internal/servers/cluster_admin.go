@@ -54,8 +54,8 @@ func (c *Cluster) Coordinator(group string) (node int, err error) {
 	})
 }
 
-// Controller is the node whose controller is the active one. When it dies, the next one first gives all brokers a new session, so
-// that a broker which died with it is noticed later.
+// Controller is the node whose controller is the active one. When it dies, the next one first gives all brokers a new
+// session, so that a broker which died with it is noticed later.
 func (c *Cluster) Controller(ctx context.Context) (node int, err error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.up()...), kgo.ClientID("einmal-servers"))
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *Cluster) Controller(ctx context.Context) (node int, err error) {
 	return 0, errors.New("no controller is active")
 }
 
-// Settle waits until every replica is in sync again, and brings every partition back to the node that led it first: after a restart
-// leadership stays where it went.
+// Settle waits until every replica is in sync again, and brings every partition back to the node that led it first:
+// after a restart leadership stays where it went.
 func (c *Cluster) Settle(ctx context.Context) error {
 	return until(ctx, nil, nil, func(context.Context) error {
 		_, err := ask(c, func(client sarama.Client) (struct{}, error) { return struct{}{}, c.settled(client) })

@@ -53,7 +53,8 @@ func (e *engine) cluster(ctx context.Context, image string, cfg ClusterConfig) (
 }
 
 // prepareDocker chooses the nodes' names and ports. Docker's name service knows a container by its name.
-func (c *Cluster) prepareDocker(ctx context.Context, e *engine, network *dockertest.Network, name, image string, cfg ClusterConfig) error {
+func (c *Cluster) prepareDocker(ctx context.Context, e *engine, network *dockertest.Network, name, image string,
+	cfg ClusterConfig) error {
 	var voters []string
 	for id := 1; id <= clusterSize; id++ {
 		voters = append(voters, fmt.Sprintf("%d@%s-%d:9093", id, name, id))
@@ -164,8 +165,8 @@ func (n *dockerNode) signal(s nodeSignal) error {
 	}
 }
 
-// pause pauses a container. On a busy machine runc gives up while processes of it are on their way into the freezer, and thaws them:
-// "unable to freeze".
+// pause pauses a container. On a busy machine runc gives up while processes of it are on their way into the freezer,
+// and thaws them: "unable to freeze".
 func pause(client *docker.Client, id string) (err error) {
 	for range pauseTries {
 		if err = client.PauseContainer(id); err == nil || !strings.Contains(err.Error(), "unable to freeze") {

@@ -26,7 +26,8 @@ func localCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &Cluster{Origin: "from the jars in " + jars, BrokerSession: cfg.BrokerSession, end: func() error { return os.RemoveAll(dir) }}
+		c := &Cluster{Origin: "from the jars in " + jars, BrokerSession: cfg.BrokerSession,
+			end: func() error { return os.RemoveAll(dir) }}
 		err = c.prepareLocal(ctx, node{java: java, jars: jars, dir: dir}, cfg)
 		if err == nil {
 			err = c.startNodes(ctx)
@@ -73,7 +74,8 @@ func (c *Cluster) prepareLocal(ctx context.Context, program node, cfg ClusterCon
 		}
 		settings := append(clusterSettings(i+1, cfg), [][2]string{
 			{"controller.quorum.voters", strings.Join(voters, ",")},
-			{"listeners", "PLAINTEXT://" + c.Addrs[i] + ",INTERNAL://127.0.0.1:" + internal + ",CONTROLLER://127.0.0.1:" + controllers[i]},
+			{"listeners", "PLAINTEXT://" + c.Addrs[i] + ",INTERNAL://127.0.0.1:" + internal + ",CONTROLLER://127.0.0.1:" +
+				controllers[i]},
 			{"advertised.listeners", "PLAINTEXT://" + c.Addrs[i] + ",INTERNAL://127.0.0.1:" + internal},
 			{"log.dirs", filepath.Join(program.dir, fmt.Sprintf("data-%d", i+1))},
 		}...)

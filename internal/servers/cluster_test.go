@@ -11,7 +11,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// A cluster of child processes. internal/faulttest does all of this, at length, with one by Docker where there is an image.
+// A cluster of child processes. internal/faulttest does all of this, at length, with one by Docker where there is an
+// image.
 func TestClusterFromJars(t *testing.T) {
 	if os.Getenv(EnvKafkaJars) == "" {
 		t.Skip(EnvKafkaJars + " is not set")

@@ -25,8 +25,8 @@ const (
 	testLifetime = time.Hour
 )
 
-// The labels of a container tell which process it belongs to. An id means something on its own host only: daemons can be
-// shared.
+// The labels of a container tell which process it belongs to. An id means something on its own host only: daemons can
+// be shared.
 const (
 	labelOwner = "einmal.servers"
 	labelPID   = "einmal.servers.pid"
@@ -38,7 +38,8 @@ type engine struct{ pool *dockertest.Pool }
 
 // findEngine asks the daemon whether it is there, and sweeps what killed processes left.
 func findEngine(ctx context.Context) (*engine, error) {
-	if host := cmp.Or(os.Getenv("DOCKER_HOST"), os.Getenv("DOCKER_URL")); host != "" && !strings.HasPrefix(host, "unix://") {
+	if host := cmp.Or(os.Getenv("DOCKER_HOST"), os.Getenv("DOCKER_URL")); host != "" &&
+		!strings.HasPrefix(host, "unix://") {
 		return nil, errors.New("DOCKER_HOST names another machine, whose ports are not at 127.0.0.1")
 	}
 	pool, err := dockertest.NewPool("")
@@ -62,7 +63,8 @@ func (e *engine) release() { e.pool.Client.HTTPClient.CloseIdleConnections() }
 // sweep removes the containers of processes of this host that are gone.
 func (e *engine) sweep() {
 	host, _ := os.Hostname()
-	found, _ := e.pool.Client.ListContainers(docker.ListContainersOptions{All: true, Filters: map[string][]string{"label": {labelOwner}}})
+	found, _ := e.pool.Client.ListContainers(docker.ListContainersOptions{All: true,
+		Filters: map[string][]string{"label": {labelOwner}}})
 	for _, c := range found {
 		if c.Labels[labelHost] == host && gone(c.Labels[labelPID]) {
 			_ = e.remove(c.ID)
@@ -97,8 +99,8 @@ func (e *engine) need(ctx context.Context, image string) error {
 	return nil
 }
 
-// pull fetches the image. A failure is remembered for a while, so that of many test binaries on a machine without a registry
-// only the first ones wait for the time-out.
+// pull fetches the image. A failure is remembered for a while, so that of many test binaries on a machine without a
+// registry only the first ones wait for the time-out.
 func (e *engine) pull(ctx context.Context, image string) error {
 	failed := pullFailed(image)
 	if info, err := os.Stat(failed); err == nil && time.Since(info.ModTime()) < 10*time.Minute {
@@ -107,7 +109,8 @@ func (e *engine) pull(ctx context.Context, image string) error {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	repository, tag := splitImage(image)
-	err := e.pool.Client.PullImage(docker.PullImageOptions{Repository: repository, Tag: tag, Context: ctx}, docker.AuthConfiguration{})
+	err := e.pool.Client.PullImage(docker.PullImageOptions{Repository: repository, Tag: tag, Context: ctx},
+		docker.AuthConfiguration{})
 	if err != nil {
 		_ = os.Remove(failed)
 		_ = os.WriteFile(failed, []byte(err.Error()+"\n"), 0o600)
@@ -149,8 +152,8 @@ type spec struct {
 	lifetime time.Duration
 }
 
-// run starts a container whose port is bound to the given one at 127.0.0.1. It is removed when it ends, and it ends after its
-// lifetime, whatever became of this process.
+// run starts a container whose port is bound to the given one at 127.0.0.1. It is removed when it ends, and it ends
+// after its lifetime, whatever became of this process.
 func (e *engine) run(s spec, port string) (*container, error) {
 	name := s.name + "-" + strings.ToLower(rand.Text()[:8])
 	repository, tag := splitImage(s.image)
@@ -206,7 +209,8 @@ func (c *container) close() error {
 }
 
 // serve runs the container on a free port and answers with it and the port once it is ready.
-func (e *engine) serve(ctx context.Context, build func(port string) (spec, func(context.Context) error)) (*container, error) {
+func (e *engine) serve(ctx context.Context, build func(port string) (spec, func(context.Context) error)) (*container,
+	error) {
 	return onFreePort(ctx, func(port string) (*container, error) {
 		s, ready := build(port)
 		c, err := e.run(s, port)

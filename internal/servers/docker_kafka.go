@@ -9,8 +9,8 @@ import (
 
 func kafkaImage() string { return cmp.Or(os.Getenv(EnvKafkaImage), "apache/kafka:4.3.1") }
 
-// DockerKafka starts a cluster of one node by Docker and nothing else, from the image that EINMAL_KAFKA_IMAGE names or from
-// apache/kafka:4.3.1. Docker ends it after lifetime, also when this process was killed.
+// DockerKafka starts a cluster of one node by Docker and nothing else, from the image that EINMAL_KAFKA_IMAGE names or
+// from apache/kafka:4.3.1. Docker ends it after lifetime, also when this process was killed.
 func DockerKafka(ctx context.Context, lifetime time.Duration) (*Kafka, error) {
 	k, err := dockerKafka(ctx, lifetime)
 	if err != nil {
@@ -50,9 +50,9 @@ func (e *engine) kafka(ctx context.Context, image string, lifetime time.Duration
 	return k, nil
 }
 
-// kafkaEnv configures a single node. A listener advertises one address, and what is right on the host is wrong inside the
-// container, where the broker connects to itself for transactions: so there are two. PLAINTEXT, at the port that the image exposes, is
-// advertised as the one at 127.0.0.1; INTERNAL is the broker's own.
+// kafkaEnv configures a single node. A listener advertises one address, and what is right on the host is wrong inside
+// the container, where the broker connects to itself for transactions: so there are two. PLAINTEXT, at the port that
+// the image exposes, is advertised as the one at 127.0.0.1; INTERNAL is the broker's own.
 //
 // As soon as one such variable is set, the image's own configuration is gone: all that is needed is here.
 func kafkaEnv(port string) []string {

@@ -109,7 +109,8 @@ func TestAContainerThatEndsAtOnceSaysWhy(t *testing.T) {
 func TestPortThatIsTakenIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := needPostgresImage(t)
-	s := spec{name: "einmal-port", image: postgresImage(), port: "5432", lifetime: time.Minute, env: []string{"POSTGRES_PASSWORD=x"}}
+	s := spec{name: "einmal-port", image: postgresImage(), port: "5432", lifetime: time.Minute,
+		env: []string{"POSTGRES_PASSWORD=x"}}
 	taken, err := freePort(context.Background())
 	if err != nil {
 		t.Fatal(err)

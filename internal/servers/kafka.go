@@ -72,13 +72,14 @@ func runningKafka(ctx context.Context, list string) (*Kafka, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	if err := until(ctx, nil, nil, k.ping); err != nil {
-		return nil, fmt.Errorf("the cluster named by %s does not answer; correct or unset the variable: %w", EnvKafkaBrokers, err)
+		return nil, fmt.Errorf("the cluster named by %s does not answer; correct or unset the variable: %w", EnvKafkaBrokers,
+			err)
 	}
 	return k, nil
 }
 
-// ping tells whether a broker answers and knows a controller. That a TCP connection opens proves nothing: Docker's proxy accepts it
-// before the broker listens.
+// ping tells whether a broker answers and knows a controller. That a TCP connection opens proves nothing: Docker's
+// proxy accepts it before the broker listens.
 func (k *Kafka) ping(context.Context) error {
 	cfg := sarama.NewConfig()
 	cfg.ClientID = "einmal-servers"

@@ -43,7 +43,8 @@ var children = map[string]func() (string, error){
 	},
 }
 
-// ChildMain is the main of the children: a test starts the program that it runs in. There it starts a server and never returns.
+// ChildMain is the main of the children: a test starts the program that it runs in. There it starts a server and never
+// returns.
 func ChildMain() {
 	name := os.Getenv(childVariable)
 	if name == "" {
@@ -60,8 +61,8 @@ func ChildMain() {
 	}
 }
 
-// killedChild starts a server in a child process and kills that as nobody can prevent. It answers with the server's address and
-// the child's process id.
+// killedChild starts a server in a child process and kills that as nobody can prevent. It answers with the server's
+// address and the child's process id.
 func killedChild(t *testing.T, name string) (address, pid string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -95,8 +96,8 @@ func left(prefix, pid string) []string {
 	return dirs
 }
 
-// listensNoMore waits 30 seconds at most: PostgreSQL ends by itself some time after its files are gone. That it does not answer
-// queries would prove nothing, for the same reason.
+// listensNoMore waits 30 seconds at most: PostgreSQL ends by itself some time after its files are gone. That it does
+// not answer queries would prove nothing, for the same reason.
 func listensNoMore(t *testing.T, addr string) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

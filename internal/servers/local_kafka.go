@@ -61,7 +61,8 @@ func (n *node) remove() error { return os.RemoveAll(n.dir) }
 
 // run makes a command of one of Kafka's programs.
 func (n *node) run(ctx context.Context, args ...string) *exec.Cmd {
-	flags := []string{"-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(n.jars, "*")}
+	flags := []string{"-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
+		filepath.Join(n.jars, "*")}
 	cmd := exec.CommandContext(ctx, n.java, slices.Concat(flags, args)...)
 	cmd.Dir = n.dir
 	return cmd
@@ -73,7 +74,8 @@ func (n *node) listen(ctx context.Context, port string) (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out, err := n.run(ctx, "kafka.tools.StorageTool", "format", "-t", clusterID(), "-c", conf).CombinedOutput(); err != nil {
+	if out, err := n.run(ctx, "kafka.tools.StorageTool", "format", "-t", clusterID(), "-c",
+		conf).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("format Kafka's storage: %w\n%s", err, out)
 	}
 	p, err := start(n.run(context.WithoutCancel(ctx), "kafka.Kafka", conf), syscall.SIGKILL)

@@ -28,8 +28,8 @@ func localPostgres(ctx context.Context) (*Database, error) {
 	return startPostgres(ctx, bin)
 }
 
-// postgresDirs are where the usual packages put the programs: Debian, PGDG's RPMs, Alpine, the sources' default, Homebrew on
-// both kinds of Mac, Postgres.app.
+// postgresDirs are where the usual packages put the programs: Debian, PGDG's RPMs, Alpine, the sources' default,
+// Homebrew on both kinds of Mac, Postgres.app.
 var postgresDirs = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -40,12 +40,13 @@ var postgresDirs = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// postgresBin finds the directory with initdb and postgres: the one that EINMAL_POSTGRES_BIN names, that of the initdb on
-// PATH, or else the newest of the usual ones.
+// postgresBin finds the directory with initdb and postgres: the one that EINMAL_POSTGRES_BIN names, that of the initdb
+// on PATH, or else the newest of the usual ones.
 func postgresBin() (string, error) {
 	if dir := os.Getenv(EnvPostgresBin); dir != "" {
 		if !isPostgresBin(dir) {
-			return "", fmt.Errorf("%s must name a directory with the programs initdb and postgres, which %s is not", EnvPostgresBin, dir)
+			return "", fmt.Errorf("%s must name a directory with the programs initdb and postgres, which %s is not",
+				EnvPostgresBin, dir)
 		}
 		return dir, nil
 	}
@@ -143,8 +144,8 @@ func newCluster(bin string) (*cluster, error) {
 	return &cluster{bin: bin, dir: dir, password: rand.Text(), cred: cred}, nil
 }
 
-// otherThanRoot is the user as whom PostgreSQL runs when this process is root, which PostgreSQL refuses to run as. Otherwise
-// it is nil.
+// otherThanRoot is the user as whom PostgreSQL runs when this process is root, which PostgreSQL refuses to run as.
+// Otherwise it is nil.
 func otherThanRoot() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // exec takes nil as "the user who runs this process"
@@ -213,8 +214,8 @@ func (c *cluster) initdb(ctx context.Context) error {
 	return os.Remove(file)
 }
 
-// postgresSettings are those of every PostgreSQL that is started here. One server stands for all tests of a package, hence the
-// many connections. Without fsync nothing is lost when the server is killed, only when the machine crashes.
+// postgresSettings are those of every PostgreSQL that is started here. One server stands for all tests of a package,
+// hence the many connections. Without fsync nothing is lost when the server is killed, only when the machine crashes.
 var postgresSettings = []string{"max_connections=300", "shared_buffers=64MB", "fsync=off", "full_page_writes=off"}
 
 func postgresFlags() []string { return flagsOf(postgresSettings) }
@@ -249,12 +250,14 @@ func (c *cluster) listen(ctx context.Context, port string) (*Database, error) {
 
 // run runs the server. SIGQUIT is its immediate shutdown: its children end and its shared memory is freed.
 func (c *cluster) run(ctx context.Context, port string, flags ...string) (*process, error) {
-	args := []string{"-D", c.data(), "-c", "listen_addresses=127.0.0.1", "-c", "port=" + port, "-c", "unix_socket_directories="}
+	args := []string{"-D", c.data(), "-c", "listen_addresses=127.0.0.1", "-c", "port=" + port, "-c",
+		"unix_socket_directories="}
 	return start(c.command(context.WithoutCancel(ctx), "postgres", append(args, flags...)...), syscall.SIGQUIT)
 }
 
 func postgresURL(role, password, port, database string) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(role, password), Host: "127.0.0.1:" + port, Path: database, RawQuery: "sslmode=disable"}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(role, password), Host: "127.0.0.1:" + port, Path: database,
+		RawQuery: "sslmode=disable"}
 	return u.String()
 }
 

@@ -16,8 +16,8 @@ import (
 // ErrNoPgbouncer is returned where the program pgbouncer is not installed.
 var ErrNoPgbouncer = errors.New("pgbouncer is not installed: install the package pgbouncer")
 
-// Pgbouncer starts a pooler in transaction mode in front of the database, and answers with it as another Database. It ends with
-// Close, or with this process. A schema cannot be chosen by its URL: the pooler takes no search_path.
+// Pgbouncer starts a pooler in transaction mode in front of the database, and answers with it as another Database. It
+// ends with Close, or with this process. A schema cannot be chosen by its URL: the pooler takes no search_path.
 func Pgbouncer(ctx context.Context, db *Database) (*Database, error) {
 	program, err := findPgbouncer()
 	if err != nil {
@@ -100,8 +100,8 @@ func (b *bouncer) listen(ctx context.Context, port string) (*Database, error) {
 	return db, nil
 }
 
-// settings are those of a pooler for tests, which hold many transactions open at once. A server without a password, such as one
-// in a container of the developer's, asks its clients for none.
+// settings are those of a pooler for tests, which hold many transactions open at once. A server without a password,
+// such as one in a container of the developer's, asks its clients for none.
 func (b *bouncer) settings(port, users string) string {
 	auth := "scram-sha-256"
 	if b.server.Password == "" {

@@ -28,8 +28,8 @@ func (d *Database) Close() error {
 	return d.close()
 }
 
-// Postgres finds or starts a PostgreSQL server in the order of the package's documentation. ctx bounds the search and the
-// start, not the server's life: that ends with Close, or with this process.
+// Postgres finds or starts a PostgreSQL server in the order of the package's documentation. ctx bounds the search and
+// the start, not the server's life: that ends with Close, or with this process.
 func Postgres(ctx context.Context) (*Database, error) {
 	if url := os.Getenv(EnvDatabaseURL); url != "" {
 		return runningPostgres(ctx, url)
@@ -64,7 +64,8 @@ func (d *Database) named(ctx context.Context, reasons []string) (*Database, erro
 func runningPostgres(ctx context.Context, url string) (*Database, error) {
 	db, err := (&Database{URL: url, Origin: "from " + EnvDatabaseURL}).named(ctx, nil)
 	if err != nil {
-		return nil, fmt.Errorf("the server named by %s does not answer; correct or unset the variable: %w", EnvDatabaseURL, err)
+		return nil, fmt.Errorf("the server named by %s does not answer; correct or unset the variable: %w", EnvDatabaseURL,
+			err)
 	}
 	return db, nil
 }

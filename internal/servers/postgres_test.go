@@ -112,7 +112,8 @@ func TestOrder(t *testing.T) {
 	t.Run("programs that are meant and missing are an error", func(t *testing.T) {
 		noVariables(t)
 		t.Setenv(EnvPostgresBin, "/nowhere")
-		if _, err := Postgres(context.Background()); err == nil || !strings.Contains(err.Error(), EnvPostgresBin+" must name a directory") {
+		if _, err := Postgres(context.Background()); err == nil || !strings.Contains(err.Error(), EnvPostgresBin+
+			" must name a directory") {
 			t.Errorf("err = %v", err)
 		}
 	})
@@ -121,7 +122,8 @@ func TestOrder(t *testing.T) {
 		noDocker(t)
 		noLocalPrograms(t)
 		fetchable(t)
-		if origin := postgres(t).Origin; !strings.Contains(origin, "PostgreSQL "+strings.TrimSuffix(embeddedVersion, ".0")+" from the binaries of embedded-postgres") {
+		if origin := postgres(t).Origin; !strings.Contains(origin, "PostgreSQL "+strings.TrimSuffix(embeddedVersion, ".0")+
+			" from the binaries of embedded-postgres") {
 			t.Errorf("Origin = %q", origin)
 		}
 	})
@@ -158,7 +160,8 @@ func TestNothingToBeFoundSaysWhatToInstall(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"start Docker", "install the package postgresql", EnvDatabaseURL, "Docker: ", "local programs: ", "fetched binaries: "} {
+	for _, want := range []string{"start Docker", "install the package postgresql", EnvDatabaseURL, "Docker: ",
+		"local programs: ", "fetched binaries: "} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
 		}
@@ -188,7 +191,8 @@ func TestServerIsDurableAndLarge(t *testing.T) {
 	}
 	db := postgres(t)
 	err := withConn(context.Background(), db.URL, func(c *pgx.Conn) error {
-		for setting, want := range map[string]string{"synchronous_commit": "on", "max_connections": "300", "fsync": "off", "listen_addresses": "127.0.0.1"} {
+		for setting, want := range map[string]string{"synchronous_commit": "on", "max_connections": "300", "fsync": "off",
+			"listen_addresses": "127.0.0.1"} {
 			var got string
 			if err := c.QueryRow(context.Background(), "SELECT current_setting($1)", setting).Scan(&got); err != nil {
 				return err
@@ -202,7 +206,8 @@ func TestServerIsDurableAndLarge(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := (&Database{URL: strings.Replace(db.URL, "postgres:", "postgres:x", 1)}).ping(context.Background()); err == nil {
+	if err := (&Database{URL: strings.Replace(db.URL, "postgres:", "postgres:x",
+		1)}).ping(context.Background()); err == nil {
 		t.Error("a wrong password opens the server")
 	}
 }

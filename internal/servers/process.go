@@ -55,8 +55,8 @@ func (p *process) stop(sig os.Signal) {
 	}
 }
 
-// ownDir makes a directory for a server's files whose name tells the owner's process id, and removes those whose owner is
-// gone: a process that is killed removes nothing.
+// ownDir makes a directory for a server's files whose name tells the owner's process id, and removes those whose owner
+// is gone: a process that is killed removes nothing.
 func ownDir(prefix string) (string, error) {
 	sweepDirs(prefix)
 	return os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid()))

@@ -11,14 +11,15 @@ import (
 	"syscall"
 )
 
-// start runs cmd as a child, with a watchdog beside it: a shell that waits for the end of its standard input, which comes
-// when this process is gone, and then sends the child the signal death.
+// start runs cmd as a child, with a watchdog beside it: a shell that waits for the end of its standard input, which
+// comes when this process is gone, and then sends the child the signal death.
 func start(cmd *exec.Cmd, death syscall.Signal) (*process, error) {
 	p := newProcess(cmd)
 	if err := cmd.Start(); err != nil {
 		return p, err
 	}
-	dog := exec.Command("/bin/sh", "-c", `read -r _; kill -"$0" "$1"`, strconv.Itoa(int(death)), strconv.Itoa(cmd.Process.Pid))
+	dog := exec.Command("/bin/sh", "-c", `read -r _; kill -"$0" "$1"`, strconv.Itoa(int(death)),
+		strconv.Itoa(cmd.Process.Pid))
 	dog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	lead, err := dog.StdinPipe()
 	if err == nil {

@@ -52,8 +52,8 @@ func schemaName(label string) string {
 	return "t_" + kept[:min(len(kept), labelLimit)] + "_" + strings.ToLower(rand.Text()[:8])
 }
 
-// withSearchPath sets the runtime parameter in both forms that libpq and pgx take. In a URL a blank must be %20: not every
-// reader of such URLs takes the plus sign for one.
+// withSearchPath sets the runtime parameter in both forms that libpq and pgx take. In a URL a blank must be %20: not
+// every reader of such URLs takes the plus sign for one.
 func withSearchPath(database, schema string) (string, error) {
 	if !strings.HasPrefix(database, "postgres://") && !strings.HasPrefix(database, "postgresql://") {
 		return database + " search_path=" + schema, nil

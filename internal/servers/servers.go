@@ -1,5 +1,5 @@
-// Package servers finds or starts the PostgreSQL and the Kafka that the tests and the demo run on, so that both work on a
-// machine that has nothing but Go and a network.
+// Package servers finds or starts the PostgreSQL and the Kafka that the tests and the demo run on, so that both work on
+// a machine that has nothing but Go and a network.
 //
 // A server is looked for in this order; the first that can be had is taken:
 //
@@ -10,15 +10,17 @@
 //	   or in the usual directories, newest first
 //	4. binaries fetched by embedded-postgres            -
 //
-// A variable that is set is meant: with EINMAL_POSTGRES_IMAGE set, for example, Docker has to serve, and that it cannot is
-// an error, not a reason to go on with the next. InProcessKafka needs none of this: it is a broker within the process that speaks the real protocol.
+// A variable that is set is meant: with EINMAL_POSTGRES_IMAGE set, for example, Docker has to serve, and that it cannot
+// is an error, not a reason to go on with the next. InProcessKafka needs none of this: it is a broker within the
+// process that speaks the real protocol.
 //
-// Servers are reached by TCP at 127.0.0.1, so that child processes can use them. A server that was started here ends with
-// the process that started it, whatever ends that one: local programs by the kernel's death signal or a watchdog,
-// containers by a time limit and by the next process, which sweeps those whose owner is gone. They are throwaway servers:
-// they do not survive a crash of the machine (fsync is off), but synchronous_commit stays on, since what is tested with
-// them promises durability. An Instance is another matter: a PostgreSQL of one test's own, with fsync, which the test kills, starts
-// again, and has followed by a replica. It runs from local programs, or else from fetched ones, never by Docker.
+// Servers are reached by TCP at 127.0.0.1, so that child processes can use them. A server that was started here ends
+// with the process that started it, whatever ends that one: local programs by the kernel's death signal or a watchdog,
+// containers by a time limit and by the next process, which sweeps those whose owner is gone. They are throwaway
+// servers: they do not survive a crash of the machine (fsync is off), but synchronous_commit stays on, since what is
+// tested with them promises durability. An Instance is another matter: a PostgreSQL of one test's own, with fsync,
+// which the test kills, starts again, and has followed by a replica. It runs from local programs, or else from fetched
+// ones, never by Docker.
 package servers
 
 import (
@@ -31,8 +33,8 @@ import (
 
 // The environment variables that decide which servers are used. All of them are optional.
 const (
-	// EnvDatabaseURL names a PostgreSQL server that runs already, as a URL or as key=value pairs. Its role must be allowed to
-	// create schemas.
+	// EnvDatabaseURL names a PostgreSQL server that runs already, as a URL or as key=value pairs. Its role must be allowed
+	// to create schemas.
 	EnvDatabaseURL = "EINMAL_DATABASE_URL"
 	// EnvPostgresImage is the image from which Docker starts PostgreSQL. Defaults to postgres:17-alpine.
 	EnvPostgresImage = "EINMAL_POSTGRES_IMAGE"
@@ -81,6 +83,6 @@ func meant[S any](sources []source[S]) []source[S] {
 	return sources
 }
 
-// startTimeout is how long a server that was started here may take until it answers. Kafka takes 4 s on an idle machine, and was
-// seen to take 37 s on one with more to do than processors.
+// startTimeout is how long a server that was started here may take until it answers. Kafka takes 4 s on an idle
+// machine, and was seen to take 37 s on one with more to do than processors.
 const startTimeout = 2 * time.Minute

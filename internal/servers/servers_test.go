@@ -102,7 +102,8 @@ func TestSchemaNames(t *testing.T) {
 func TestVersionInPath(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]int{
-		"/usr/lib/postgresql/9/bin": 9, "/usr/lib/postgresql/17/bin": 17, "/opt/homebrew/opt/postgresql@16/bin": 16, "/usr/local/pgsql/bin": 0,
+		"/usr/lib/postgresql/9/bin": 9, "/usr/lib/postgresql/17/bin": 17, "/opt/homebrew/opt/postgresql@16/bin": 16,
+		"/usr/local/pgsql/bin": 0,
 	} {
 		if got := versionIn(path); got != want {
 			t.Errorf("versionIn(%q) = %d, want %d", path, got, want)

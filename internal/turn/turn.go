@@ -1,14 +1,15 @@
-// Package turn is the order in which messages that are in work side by side must take effect. The runner numbers the messages of a lane
-// when it hands them out; a store that puts many of them into one transaction keeps to the numbers.
+// Package turn is the order in which messages that are in work side by side must take effect. The runner numbers the
+// messages of a lane when it hands them out; a store that puts many of them into one transaction keeps to the numbers.
 package turn
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"sync"
 )
 
-// Lane is a sequence of messages that take effect one after the other. The zero value is an empty one. It is safe for concurrent use.
+// Lane is a sequence of messages that take effect one after the other. The zero value is an empty one. It is safe for
+// concurrent use.
 type Lane struct {
 	mu       sync.Mutex
 	joined   uint64          // numbers that were given out
@@ -39,8 +40,8 @@ func (l *Lane) Next() uint64 {
 	return l.next
 }
 
-// Watch has f called whenever a message settles, until the lane is gone. One who watches twice is called once. f must not be called
-// with a lock held that the caller of Settle may hold.
+// Watch has f called whenever a message settles, until the lane is gone. One who watches twice is called once. f must
+// not be called with a lock held that the caller of Settle may hold.
 func (l *Lane) Watch(who any, f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,21 +60,20 @@ func (t *Turn) First() bool { return t == nil || t.n <= t.lane.Next() }
 // Number is the place in the lane, from 0.
 func (t *Turn) Number() uint64 { return t.n }
 
-// Settle says that what stands behind need not wait for this message any more: it has taken effect, or will not. It may be said again.
+// Settle says that what stands behind need not wait for this message any more: it has taken effect, or will not. It may
+// be said again.
 func (t *Turn) Settle() { SettleAll([]*Turn{t}) }
 
-// SettleAll settles several. Those who watch hear of it once.
+// SettleAll settles several. Those who watch hear of it once, however many lanes have moved.
 func SettleAll(turns []*Turn) {
-	var moved []*Lane
+	told := map[any]func(){}
 	for _, t := range turns {
-		if t.lane.settle(t.n) && !slices.Contains(moved, t.lane) {
-			moved = append(moved, t.lane)
+		if t.lane.settle(t.n) {
+			t.lane.watching(told)
 		}
 	}
-	for _, l := range moved {
-		for _, f := range l.watching() {
-			f()
-		}
+	for _, f := range told {
+		f()
 	}
 }
 
@@ -96,14 +96,11 @@ func (l *Lane) settle(n uint64) (news bool) {
 	return true
 }
 
-func (l *Lane) watching() []func() {
+// watching adds those who watch.
+func (l *Lane) watching(all map[any]func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fs := make([]func(), 0, len(l.watchers))
-	for _, f := range l.watchers {
-		fs = append(fs, f)
-	}
-	return fs
+	maps.Copy(all, l.watchers)
 }
 
 type contextKey struct{}

@@ -1,5 +1,5 @@
-// Command drawbars draws the figures of a document's table as bars: the first table behind a line <!-- bars -->, whose second column is a
-// number.
+// Command drawbars draws the figures of a document's table as bars: the first table behind a line <!-- bars -->, whose
+// second column is a number.
 //
 //	go run ./internal/cmd/drawbars docs/groups.md docs/groups.svg
 package main
@@ -86,7 +86,8 @@ func draw(bars []bar) string {
 		y := 6 + i*row
 		long := int(b.value / most * longest)
 		fmt.Fprintf(&s, `<text x="%d" y="%d" text-anchor="end" fill="#222222">%s</text><rect x="%d" y="%d" width="%d" height="%d" fill="%s"/><text x="%d" y="%d" fill="#222222">%s</text>`+"\n",
-			labels-8, y+16, html.EscapeString(b.label), labels, y+3, long, row-6, colour(b.label), labels+long+6, y+16, strconv.FormatFloat(b.value, 'f', 2, 64))
+			labels-8, y+16, html.EscapeString(b.label), labels, y+3, long, row-6, colour(b.label), labels+long+6, y+16,
+			strconv.FormatFloat(b.value, 'f', 2, 64))
 	}
 	return s.String() + "</svg>\n"
 }

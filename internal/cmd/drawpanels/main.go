@@ -1,5 +1,5 @@
-// Command drawpanels draws the panels of a Grafana dashboard from what a Prometheus has, as SVG: for a picture in the documentation where
-// there is no Grafana. It is not what Grafana shows, but the same expressions in the same order.
+// Command drawpanels draws the panels of a Grafana dashboard from what a Prometheus has, as SVG: for a picture in the
+// documentation where there is no Grafana. It is not what Grafana shows, but the same expressions in the same order.
 //
 //	go run ./internal/cmd/drawpanels -prometheus http://127.0.0.1:9090 -since 20m docs/dashboards/einmal.json > docs/dashboards/einmal.svg
 package main
@@ -101,9 +101,11 @@ var variables = strings.NewReplacer("$group", ".*", "$topic", ".*", "$__rate_int
 
 func (p *prometheus) ask(ctx context.Context, expr, legend string) (all []series, err error) {
 	query := url.Values{
-		"query": {variables.Replace(expr)}, "start": {stamp(p.end.Add(-p.since))}, "end": {stamp(p.end)}, "step": {strconv.Itoa(max(1, int(p.since.Seconds())/240))},
+		"query": {variables.Replace(expr)}, "start": {stamp(p.end.Add(-p.since))}, "end": {stamp(p.end)},
+		"step": {strconv.Itoa(max(1, int(p.since.Seconds())/240))},
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+"/api/v1/query_range?"+query.Encode(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+"/api/v1/query_range?"+query.Encode(),
+		http.NoBody)
 	if err != nil {
 		return nil, err
 	}

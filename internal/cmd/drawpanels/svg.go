@@ -73,7 +73,8 @@ func (c *canvas) lines(all []series, unit string, x, y, w, h int) {
 	}
 	for i := range 3 {
 		at := y + h - i*h/2
-		fmt.Fprintf(&c.b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="grid"/><text x="%d" y="%d" class="axis">%s</text>`+"\n", x, at, x+w, at, x-6, at+4, shown(top*float64(i)/2, unit))
+		fmt.Fprintf(&c.b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="grid"/><text x="%d" y="%d" class="axis">%s</text>`+
+			"\n", x, at, x+w, at, x-6, at+4, shown(top*float64(i)/2, unit))
 	}
 	for i, s := range all {
 		var path strings.Builder
@@ -84,9 +85,11 @@ func (c *canvas) lines(all []series, unit string, x, y, w, h int) {
 				command = "M"
 			}
 			before = p[0]
-			fmt.Fprintf(&path, "%s%.1f %.1f", command, float64(x)+(p[0]-c.from)/(c.to-c.from)*float64(w), float64(y+h)-p[1]/top*float64(h))
+			fmt.Fprintf(&path, "%s%.1f %.1f", command, float64(x)+(p[0]-c.from)/(c.to-c.from)*float64(w),
+				float64(y+h)-p[1]/top*float64(h))
 		}
-		fmt.Fprintf(&c.b, `<path d="%s" fill="none" stroke="%s" stroke-width="1.4"/>`+"\n", path.String(), colours[i%len(colours)])
+		fmt.Fprintf(&c.b, `<path d="%s" fill="none" stroke="%s" stroke-width="1.4"/>`+"\n", path.String(),
+			colours[i%len(colours)])
 	}
 }
 
@@ -97,7 +100,8 @@ func (c *canvas) legend(all []series, x, y int) {
 		if rest := len(all) - legends; i == legends-1 && rest > 0 {
 			name += fmt.Sprintf(" (and %d more)", rest)
 		}
-		fmt.Fprintf(&c.b, `<rect x="%d" y="%d" width="10" height="3" fill="%s"/><text x="%d" y="%d" class="legend">%s</text>`+"\n",
+		fmt.Fprintf(&c.b, `<rect x="%d" y="%d" width="10" height="3" fill="%s"/><text x="%d" y="%d" class="legend">%s</text>`+
+			"\n",
 			x, y+i*13-4, colours[i%len(colours)], x+15, y+i*13, html.EscapeString(name))
 	}
 }

@@ -1,9 +1,10 @@
-// Command testreport reads what go test -json writes and tells of it as go test does: a line for each package, and what failed tests
-// said. It ends with status 1 if a test failed, or was skipped although the list does not allow it.
+// Command testreport reads what go test -json writes and tells of it as go test does: a line for each package, and what
+// failed tests said. It ends with status 1 if a test failed, or was skipped although the list does not allow it.
 //
 // usage: go test -json ./... | testreport -skips FILE [-slowest N]
 //
-// A line of the list is a regular expression for "package test: reason"; lines that begin with # say why it may be skipped.
+// A line of the list is a regular expression for "package test: reason"; lines that begin with # say why it may be
+// skipped.
 package main
 
 import (

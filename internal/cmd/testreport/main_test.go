@@ -16,7 +16,8 @@ func reported(t *testing.T, list string, events ...[3]string) (out string, err e
 	}
 	var in strings.Builder
 	for _, e := range events {
-		in.WriteString(`{"Action":"` + e[0] + `","Package":"github.com/einmal-go/einmal/p","Test":"` + e[1] + `","Output":"` + e[2] + `\n","Elapsed":2}` + "\n")
+		in.WriteString(`{"Action":"` + e[0] + `","Package":"github.com/einmal-go/einmal/p","Test":"` + e[1] + `","Output":"` +
+			e[2] + `\n","Elapsed":2}` + "\n")
 	}
 	var b strings.Builder
 	err = run(strings.NewReader(in.String()), &b, file, 1)
@@ -26,7 +27,8 @@ func reported(t *testing.T, list string, events ...[3]string) (out string, err e
 var (
 	passes = [][3]string{{"output", "TestA", "=== RUN"}, {"output", "TestA", "chatter"}, {"pass", "TestA", ""}}
 	ends   = [][3]string{{"output", "", "PASS"}, {"output", "", "ok p"}, {"pass", "", ""}}
-	skips  = [][3]string{{"output", "TestB", "=== RUN   TestB"}, {"output", "TestB", "    b_test.go:9: no pooler"}, {"skip", "TestB", ""}}
+	skips  = [][3]string{{"output", "TestB", "=== RUN   TestB"}, {"output", "TestB", "    b_test.go:9: no pooler"},
+		{"skip", "TestB", ""}}
 )
 
 func TestReport(t *testing.T) {
@@ -39,18 +41,22 @@ func TestReport(t *testing.T) {
 		hides  string
 		says   string // the error, none if empty
 	}{
-		"all pass":             {"", [][][3]string{passes, ends}, "ok p\n", "chatter", ""},
-		"the slowest":          {"", [][][3]string{passes, ends}, "2.0 s  p TestA", "", ""},
-		"a failure":            {"", [][][3]string{{{"output", "TestC", "it said"}, {"fail", "TestC", ""}}, {{"fail", "", ""}}}, "it said", "", "failed: p TestC"},
-		"a skip":               {"", [][][3]string{passes, skips, ends}, "", "", "allows it: p TestB: b_test.go:9: no pooler"},
-		"an allowed skip":      {why + "p TestB: .* no pooler", [][][3]string{passes, skips, ends}, "ok p", "", ""},
-		"of another test":      {why + "p TestX: .* no pooler", [][][3]string{passes, skips, ends}, "", "", "allows it: p TestB"},
-		"a line of no use":     {why + "p TestX: .*", [][][3]string{passes, ends}, "", "", "remove it"},
-		"no reason":            {"p TestB: .*", [][][3]string{passes, ends}, "", "", "line 1: say"},
-		"no expression":        {why + "p (", [][][3]string{passes, ends}, "", "", "line 2"},
-		"the end is missing":   {"", [][][3]string{passes, {{"output", "TestD", "hangs"}}}, "", "", "did not end: p TestD"},
-		"nothing at all":       {"", nil, "", "", "no test ran"},
-		"a compiler's message": {"", [][][3]string{{{"build-output", "", "p.go:1: no"}, {"fail", "", ""}}}, "p.go:1: no", "", "failed: p"},
+		"all pass":    {"", [][][3]string{passes, ends}, "ok p\n", "chatter", ""},
+		"the slowest": {"", [][][3]string{passes, ends}, "2.0 s  p TestA", "", ""},
+		"a failure": {"", [][][3]string{{{"output", "TestC", "it said"}, {"fail", "TestC", ""}},
+			{{"fail", "", ""}}}, "it said", "", "failed: p TestC"},
+		"a skip": {"", [][][3]string{passes, skips, ends}, "", "",
+			"allows it: p TestB: b_test.go:9: no pooler"},
+		"an allowed skip": {why + "p TestB: .* no pooler", [][][3]string{passes, skips, ends}, "ok p", "", ""},
+		"of another test": {why + "p TestX: .* no pooler", [][][3]string{passes, skips, ends}, "", "",
+			"allows it: p TestB"},
+		"a line of no use":   {why + "p TestX: .*", [][][3]string{passes, ends}, "", "", "remove it"},
+		"no reason":          {"p TestB: .*", [][][3]string{passes, ends}, "", "", "line 1: say"},
+		"no expression":      {why + "p (", [][][3]string{passes, ends}, "", "", "line 2"},
+		"the end is missing": {"", [][][3]string{passes, {{"output", "TestD", "hangs"}}}, "", "", "did not end: p TestD"},
+		"nothing at all":     {"", nil, "", "", "no test ran"},
+		"a compiler's message": {"", [][][3]string{{{"build-output", "", "p.go:1: no"}, {"fail", "", ""}}}, "p.go:1: no", "",
+			"failed: p"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

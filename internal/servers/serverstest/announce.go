@@ -9,8 +9,8 @@ import (
 
 var announced sync.Map
 
-// announce says once which server this test binary uses: on standard error, and in the file that EINMAL_SERVERS_LOG names,
-// as tab-separated program, role and origin.
+// announce says once which server this test binary uses: on standard error, and in the file that EINMAL_SERVERS_LOG
+// names, as tab-separated program, role and origin.
 func announce(role, origin string) {
 	if _, before := announced.LoadOrStore(role+origin, true); before {
 		return

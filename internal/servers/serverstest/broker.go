@@ -30,8 +30,8 @@ type Broker struct {
 	Fake *kfake.Cluster
 }
 
-// InProcess starts a cluster of this test's own, closed when the test ends: see servers.InProcessKafka for its settings,
-// which opts can change.
+// InProcess starts a cluster of this test's own, closed when the test ends: see servers.InProcessKafka for its
+// settings, which opts can change.
 func InProcess(t testing.TB, opts ...kfake.Opt) *Broker {
 	t.Helper()
 	k, err := servers.InProcessKafka(opts...)
@@ -85,8 +85,8 @@ func running(t testing.TB) *Broker {
 	return newBroker(k)
 }
 
-// Topic creates a topic with a unique name, waits until each partition has a leader, and answers with the name. On a real cluster the
-// topic is deleted when the test ends.
+// Topic creates a topic with a unique name, waits until each partition has a leader, and answers with the name. On a
+// real cluster the topic is deleted when the test ends.
 func (b *Broker) Topic(t testing.TB, partitions int32) string {
 	t.Helper()
 	name := unique(t)
@@ -139,8 +139,8 @@ func hasLeaders(admin sarama.ClusterAdmin, topic string, partitions int32) error
 	return nil
 }
 
-// Produce sends the messages and returns when all in-sync replicas have acknowledged each of them. A message goes to the partition
-// that it names.
+// Produce sends the messages and returns when all in-sync replicas have acknowledged each of them. A message goes to
+// the partition that it names.
 func (b *Broker) Produce(t testing.TB, msgs ...*sarama.ProducerMessage) {
 	t.Helper()
 	if len(msgs) == 0 {
@@ -215,7 +215,8 @@ func (b *Broker) Commit(t testing.TB, group, topic string, partition int32, offs
 	if err != nil {
 		t.Fatalf("commit an offset of %s: %v", group, err)
 	}
-	req := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: group, ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
+	req := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: group,
+		ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
 	req.AddBlock(topic, partition, offset, 0, "")
 	res, err := coordinator.CommitOffset(req)
 	if err != nil {

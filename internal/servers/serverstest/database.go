@@ -42,8 +42,8 @@ func (s *sharedDatabase) close() error {
 	return s.db.Close()
 }
 
-// DatabaseURL answers with the URL of a fresh, empty schema, to which its search_path is set. The schema is dropped when
-// the test ends, and sessions that still hold locks in it are ended then.
+// DatabaseURL answers with the URL of a fresh, empty schema, to which its search_path is set. The schema is dropped
+// when the test ends, and sessions that still hold locks in it are ended then.
 func DatabaseURL(t testing.TB) string {
 	t.Helper()
 	db, err := shared.get()
@@ -90,6 +90,7 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	select {
 	case <-closed:
 	case <-time.After(30 * time.Second):
-		t.Errorf("%d connections were not given back to the pool: close rows and end transactions", pool.Stat().AcquiredConns())
+		t.Errorf("%d connections were not given back to the pool: close rows and end transactions",
+			pool.Stat().AcquiredConns())
 	}
 }

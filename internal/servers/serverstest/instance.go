@@ -9,11 +9,12 @@ import (
 	"github.com/einmal-go/einmal/internal/servers"
 )
 
-// EnvRequireInstance set to 1 makes a failure of it that this machine cannot run a PostgreSQL of a test's own; not set, tests that
-// need one are skipped and say why.
+// EnvRequireInstance set to 1 makes a failure of it that this machine cannot run a PostgreSQL of a test's own; not set,
+// tests that need one are skipped and say why.
 const EnvRequireInstance = "EINMAL_REQUIRE_INSTANCE"
 
-// Instance answers with a PostgreSQL of this test's own, which is empty and does not run yet. It is gone when the test ends.
+// Instance answers with a PostgreSQL of this test's own, which is empty and does not run yet. It is gone when the test
+// ends.
 func Instance(t testing.TB, settings ...string) *servers.Instance {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), searchTimeout)

@@ -1,5 +1,5 @@
-// Package serverstest gives tests what they run on: a PostgreSQL schema and a Kafka topic of their own. It finds or starts
-// the servers by package servers, one database for a test binary, when the first test asks for it.
+// Package serverstest gives tests what they run on: a PostgreSQL schema and a Kafka topic of their own. It finds or
+// starts the servers by package servers, one database for a test binary, when the first test asks for it.
 //
 // Each package that uses it hands its TestMain over:
 //
@@ -29,13 +29,13 @@ func Main(m *testing.M) {
 	os.Exit(Leaks(code))
 }
 
-// Stop stops the databases that were started for this test binary. Main calls it; a TestMain that has servers of its own to stop, and so cannot use
-// Main, must. No test may run any more.
+// Stop stops the databases that were started for this test binary. Main calls it; a TestMain that has servers of its
+// own to stop, and so cannot use Main, must. No test may run any more.
 func Stop() error { return errors.Join(pooler.close(), version17.close(), shared.close()) }
 
-// Leaks is the exit status of tests that ended with code: 1 if they passed and left a goroutine behind that does not end soon. Those of
-// tests that failed say nothing. sarama's metrics ticker is the one goroutine that may stay: it belongs to its library's life and cannot
-// be stopped.
+// Leaks is the exit status of tests that ended with code: 1 if they passed and left a goroutine behind that does not
+// end soon. Those of tests that failed say nothing. sarama's metrics ticker is the one goroutine that may stay: it
+// belongs to its library's life and cannot be stopped.
 func Leaks(code int) int {
 	if code != 0 {
 		return code

@@ -10,7 +10,8 @@ import (
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
 )
 
-// In transaction mode, a client has a session for a transaction, and another one for the next if somebody took the first.
+// In transaction mode, a client has a session for a transaction, and another one for the next if somebody took the
+// first.
 func TestPoolerHandsOutSessionsByTransaction(t *testing.T) {
 	t.Parallel()
 	url := serverstest.PoolerURL(t)
@@ -61,7 +62,8 @@ func connect(t *testing.T, url string) *pgx.Conn {
 func TestDatabaseURL17(t *testing.T) {
 	t.Parallel()
 	var version string
-	if err := connect(t, serverstest.DatabaseURL17(t)).QueryRow(t.Context(), "show server_version").Scan(&version); err != nil || !strings.HasPrefix(version, "17") {
+	if err := connect(t, serverstest.DatabaseURL17(t)).QueryRow(t.Context(),
+		"show server_version").Scan(&version); err != nil || !strings.HasPrefix(version, "17") {
 		t.Errorf("version %s, %v", version, err)
 	}
 }

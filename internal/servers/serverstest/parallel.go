@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// ParallelTests makes more tests run side by side than there are processors, unless -parallel says something: tests that wait for
-// time-outs, leases and rebalances leave a processor idle. A TestMain calls it before Main. It is not for tests that keep a processor or
-// the database at work: more of them at once only makes each slower.
+// ParallelTests makes more tests run side by side than there are processors, unless -parallel says something: tests
+// that wait for time-outs, leases and rebalances leave a processor idle. A TestMain calls it before Main. It is not for
+// tests that keep a processor or the database at work: more of them at once only makes each slower.
 func ParallelTests() {
 	const (
 		name    = "test.parallel"

@@ -40,7 +40,8 @@ func TLS(t testing.TB, topics ...string) (b *Broker, trust func(*sarama.Config))
 
 func secured(t testing.TB, cfg *tls.Config, topics []string) *Broker {
 	t.Helper()
-	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", saslUser, SASLPassword), kfake.SeedTopics(1, topics...)}
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("PLAIN", saslUser, SASLPassword),
+		kfake.SeedTopics(1, topics...)}
 	if cfg != nil {
 		opts = append(opts, kfake.TLS(cfg))
 	}

@@ -77,7 +77,8 @@ func TestSchemaIsDroppedUnderAnOpenTransaction(t *testing.T) {
 		t.Error("the session that held the lock lives on")
 	}
 	var left int
-	if err := outside.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname = $1", schema).Scan(&left); err != nil {
+	if err := outside.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname = $1",
+		schema).Scan(&left); err != nil {
 		t.Fatal(err)
 	}
 	if left != 0 {
@@ -126,7 +127,8 @@ func commit(t *testing.T, client sarama.Client, group, topic string, partition i
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: group, ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
+	req := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: group,
+		ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
 	req.AddBlock(topic, partition, offset, 0, "")
 	res, err := coordinator.CommitOffset(req)
 	if err != nil {
@@ -181,7 +183,8 @@ func runTest(name string, env ...string) (output string, err error) {
 func TestARequiredKafkaMustBeThere(t *testing.T) {
 	t.Parallel()
 	out, err := runTest("TestEachBroker", "EINMAL_KAFKA_BROKERS=", "EINMAL_REQUIRE_KAFKA=1")
-	if err == nil || !strings.Contains(out, "--- FAIL: TestEachBroker/kafka") || !strings.Contains(out, "set EINMAL_KAFKA_BROKERS") {
+	if err == nil || !strings.Contains(out, "--- FAIL: TestEachBroker/kafka") ||
+		!strings.Contains(out, "set EINMAL_KAFKA_BROKERS") {
 		t.Errorf("a missing Kafka: %v\n%s", err, out)
 	}
 	out, err = runTest("TestEachBroker", "EINMAL_KAFKA_BROKERS=", "EINMAL_REQUIRE_KAFKA=")
@@ -193,7 +196,8 @@ func TestARequiredKafkaMustBeThere(t *testing.T) {
 func TestWhatServedIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "servers.log")
-	if out, err := runTest("Test(EachBroker|SchemasAreApart|InProcessInjectsFaults)", "EINMAL_KAFKA_BROKERS=", "EINMAL_REQUIRE_KAFKA=", "EINMAL_SERVERS_LOG="+log); err != nil {
+	if out, err := runTest("Test(EachBroker|SchemasAreApart|InProcessInjectsFaults)", "EINMAL_KAFKA_BROKERS=",
+		"EINMAL_REQUIRE_KAFKA=", "EINMAL_SERVERS_LOG="+log); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	text, err := os.ReadFile(log)
@@ -211,11 +215,13 @@ func TestARequiredInstanceMustBeThere(t *testing.T) {
 	t.Parallel()
 	nowhere := "EINMAL_POSTGRES_BIN=" + t.TempDir()
 	out, err := runTest("TestInstance", nowhere, "EINMAL_REQUIRE_INSTANCE=1")
-	if err == nil || !strings.Contains(out, "--- FAIL: TestInstance") || !strings.Contains(out, "install the package postgresql") {
+	if err == nil || !strings.Contains(out, "--- FAIL: TestInstance") ||
+		!strings.Contains(out, "install the package postgresql") {
 		t.Errorf("a missing PostgreSQL: %v\n%s", err, out)
 	}
 	out, err = runTest("TestInstance", nowhere, "EINMAL_REQUIRE_INSTANCE=")
-	if err != nil || !strings.Contains(out, "--- SKIP: TestInstance") || !strings.Contains(out, "install the package postgresql") {
+	if err != nil || !strings.Contains(out, "--- SKIP: TestInstance") ||
+		!strings.Contains(out, "install the package postgresql") {
 		t.Errorf("without a demand for it: %v\n%s", err, out)
 	}
 }
@@ -228,7 +234,8 @@ func TestInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	var follows bool
-	if err := connect(t, replica.URL()).QueryRow(t.Context(), "select pg_is_in_recovery()").Scan(&follows); err != nil || !follows {
+	if err := connect(t, replica.URL()).QueryRow(t.Context(), "select pg_is_in_recovery()").Scan(&follows); err != nil ||
+		!follows {
 		t.Errorf("the replica is one: %v, %v", follows, err)
 	}
 }

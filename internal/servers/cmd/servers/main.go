@@ -1,5 +1,5 @@
-// Command servers starts PostgreSQL and a real Apache Kafka by Docker and keeps them until it is told to end by SIGTERM or
-// SIGINT. Tests and the demo that are run meanwhile use them all together:
+// Command servers starts PostgreSQL and a real Apache Kafka by Docker and keeps them until it is told to end by SIGTERM
+// or SIGINT. Tests and the demo that are run meanwhile use them all together:
 //
 //	go run ./internal/servers/cmd/servers -env servers.env    # in a terminal of its own, ended by Ctrl-C
 //	. ./servers.env && go test ./...
@@ -24,9 +24,11 @@ import (
 
 func main() {
 	var o options
-	flag.StringVar(&o.file, "env", "servers.env", "`file` for the shell's export commands, written when the servers answer")
+	flag.StringVar(&o.file, "env", "servers.env",
+		"`file` for the shell's export commands, written when the servers answer")
 	flag.BoolVar(&o.postgres, "postgres", true, "start PostgreSQL, from the image that "+servers.EnvPostgresImage+" names")
-	flag.BoolVar(&o.foreign, "foreign", false, "start a PostgreSQL of this machine's programs whose messages are Japanese and whose times look unusual, and nothing else")
+	flag.BoolVar(&o.foreign, "foreign", false,
+		"start a PostgreSQL of this machine's programs whose messages are Japanese and whose times look unusual, and nothing else")
 	flag.BoolVar(&o.kafka, "kafka", true, "start Apache Kafka, from the image that "+servers.EnvKafkaImage+" names")
 	flag.DurationVar(&o.lifetime, "lifetime", 12*time.Hour, "when Docker ends the servers if nobody does")
 	flag.Parse()
