@@ -41,7 +41,8 @@ type event struct {
 
 func someEvent() event {
 	note := codectest.Secret
-	return event{ID: "o1", Cents: -5, At: time.UnixMicro(1_700_000_000_000_000).UTC(), Note: &note, Lines: []line{{"a"}, {codectest.Secret}}}
+	return event{ID: "o1", Cents: -5, At: time.UnixMicro(1_700_000_000_000_000).UTC(), Note: &note,
+		Lines: []line{{"a"}, {codectest.Secret}}}
 }
 
 func must[T any](t *testing.T) func(v T, err error) T {
@@ -73,7 +74,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 	asked := s.Requests.Load()
 	value := must[[]byte](t)(enc.Encode(t.Context(), someEvent()))
-	if got := must[[]byte](t)(enc.Encode(t.Context(), someEvent())); !slices.Equal(got, value) || !slices.Equal(value, framed(t, id, confirmed, someEvent())) {
+	if got := must[[]byte](t)(enc.Encode(t.Context(), someEvent())); !slices.Equal(got, value) ||
+		!slices.Equal(value, framed(t, id, confirmed, someEvent())) {
 		t.Errorf("Encode() = %x", got)
 	}
 	if s.Requests.Load() != asked {
@@ -95,7 +97,8 @@ func TestRoundTrip(t *testing.T) {
 	if got, err := pointer(message(nil)); got != nil || err != nil {
 		t.Errorf("a tombstone is %v, %v", got, err)
 	}
-	generic := must[func(*consumer.Message) (map[string]any, error)](t)(avrocodec.NewDecoder[map[string]any](s.Registry, confirmed, nil))
+	generic := must[func(*consumer.Message) (map[string]any, error)](t)(avrocodec.NewDecoder[map[string]any](s.Registry,
+		confirmed, nil))
 	if got := must[map[string]any](t)(generic(message(value))); got["id"] != "o1" || got["cents"] != int64(-5) {
 		t.Errorf("decode() = %v", got)
 	}
@@ -164,7 +167,8 @@ func TestReferences(t *testing.T) {
 	t.Parallel()
 	s := codectest.NewServer(t)
 	s.Add("line", `{"type": "record", "name": "Line", "fields": [{"name": "text", "type": "string"}]}`, sr.TypeAvro)
-	id := s.Add("orders-value", `{"type": "record", "name": "Order", "fields": [{"name": "line", "type": "Line"}]}`, sr.TypeAvro, sr.SchemaReference{Name: "Line", Subject: "line", Version: 1})
+	id := s.Add("orders-value", `{"type": "record", "name": "Order", "fields": [{"name": "line", "type": "Line"}]}`,
+		sr.TypeAvro, sr.SchemaReference{Name: "Line", Subject: "line", Version: 1})
 	const whole = `{"type": "record", "name": "Order", "fields": [{"name": "line", "type": {"type": "record", "name": "Line", "fields": [{"name": "text", "type": "string"}]}}]}`
 	type order struct {
 		Line line `avro:"line"`
@@ -194,16 +198,21 @@ func TestRefused(t *testing.T) {
 		value []byte
 		texts []string
 	}{
-		"JSON":                {[]byte(`{"id": "` + codectest.Secret + `"}`), []string{"avrocodec_test.event", "wire format"}},
-		"no bytes":            {[]byte{}, []string{"wire format"}},
-		"a part of a header":  {value[:4], []string{"wire format"}},
-		"a header alone":      {header, []string{"schema " + itoa(id), "ends too early"}},
-		"it ends too early":   {value[:len(value)-8], []string{"schema " + itoa(id), "field Lines", "ends too early"}},
-		"more follows":        {append(slices.Clone(value), codectest.Secret...), []string{"schema " + itoa(id), "bytes follow"}},
-		"a length of -1":      {append(slices.Clone(header), 1), []string{"field ID", "length"}},
-		"a length of 1 GiB":   {append(slices.Clone(header), 0x80, 0x80, 0x80, 0x80, 8), []string{"field ID", "MaxByteSliceSize"}},
-		"a schema of another": {binary.BigEndian.AppendUint32([]byte{0}, uint32(proto)), []string{"schema " + itoa(proto), "PROTOBUF, not of Avro"}},
-		"an enum":             {append(binary.BigEndian.AppendUint32([]byte{0}, uint32(enum)), 0), []string{"schema " + itoa(enum), "cannot be read as"}},
+		"JSON": {[]byte(`{"id": "` + codectest.Secret + `"}`),
+			[]string{"avrocodec_test.event", "wire format"}},
+		"no bytes":           {[]byte{}, []string{"wire format"}},
+		"a part of a header": {value[:4], []string{"wire format"}},
+		"a header alone":     {header, []string{"schema " + itoa(id), "ends too early"}},
+		"it ends too early":  {value[:len(value)-8], []string{"schema " + itoa(id), "field Lines", "ends too early"}},
+		"more follows": {append(slices.Clone(value), codectest.Secret...),
+			[]string{"schema " + itoa(id), "bytes follow"}},
+		"a length of -1": {append(slices.Clone(header), 1), []string{"field ID", "length"}},
+		"a length of 1 GiB": {append(slices.Clone(header), 0x80, 0x80, 0x80, 0x80, 8),
+			[]string{"field ID", "MaxByteSliceSize"}},
+		"a schema of another": {binary.BigEndian.AppendUint32([]byte{0}, uint32(proto)),
+			[]string{"schema " + itoa(proto), "PROTOBUF, not of Avro"}},
+		"an enum": {append(binary.BigEndian.AppendUint32([]byte{0}, uint32(enum)), 0),
+			[]string{"schema " + itoa(enum), "cannot be read as"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,7 +264,8 @@ func TestLargeFields(t *testing.T) {
 	if got := must[string](t)(decode(message(value))); got != large {
 		t.Error("it is not as it was written")
 	}
-	small := must[func(*consumer.Message) (string, error)](t)(avrocodec.Plain[string](`"string"`, &avrocodec.Config{MaxField: 1 << 20}))
+	small := must[func(*consumer.Message) (string, error)](t)(avrocodec.Plain[string](`"string"`,
+		&avrocodec.Config{MaxField: 1 << 20}))
 	_, err := small(message(value))
 	codectest.Refused(t, err, "MaxByteSliceSize")
 }
@@ -264,7 +274,8 @@ func TestLargeFields(t *testing.T) {
 func TestRegistryAway(t *testing.T) {
 	t.Parallel()
 	s := codectest.NewServer(t)
-	first, second := s.Add("a", confirmed, sr.TypeAvro), s.Add("b", strings.Replace(confirmed, `"Confirmed"`, `"Confirmed", "doc": "b"`, 1), sr.TypeAvro)
+	first, second := s.Add("a", confirmed, sr.TypeAvro),
+		s.Add("b", strings.Replace(confirmed, `"Confirmed"`, `"Confirmed", "doc": "b"`, 1), sr.TypeAvro)
 	decode := must[func(*consumer.Message) (event, error)](t)(avrocodec.NewDecoder[event](s.Registry, confirmed, nil))
 	must[event](t)(decode(message(framed(t, first, confirmed, someEvent()))))
 	s.Away.Store(true)
@@ -291,10 +302,12 @@ func TestEncoder(t *testing.T) {
 	t.Parallel()
 	s := codectest.NewServer(t)
 	enc := must[*avrocodec.Encoder[event]](t)(avrocodec.NewEncoder[event](s.Registry, "orders-value", confirmed, nil))
-	if _, err := enc.Encode(t.Context(), someEvent()); !errors.Is(err, schemaregistry.ErrNotRegistered) || !strings.Contains(err.Error(), "EncoderConfig.Register") {
+	if _, err := enc.Encode(t.Context(), someEvent()); !errors.Is(err, schemaregistry.ErrNotRegistered) ||
+		!strings.Contains(err.Error(), "EncoderConfig.Register") {
 		t.Errorf("Encode() = %v", err)
 	}
-	registering := must[*avrocodec.Encoder[event]](t)(avrocodec.NewEncoder[event](s.Registry, "orders-value", confirmed, &avrocodec.EncoderConfig{Register: true}))
+	registering := must[*avrocodec.Encoder[event]](t)(avrocodec.NewEncoder[event](s.Registry, "orders-value", confirmed,
+		&avrocodec.EncoderConfig{Register: true}))
 	must[[]byte](t)(registering.Encode(t.Context(), someEvent()))
 	must[[]byte](t)(enc.Encode(t.Context(), someEvent()))
 
@@ -302,7 +315,8 @@ func TestEncoder(t *testing.T) {
 	type of struct {
 		A string `avro:"a"`
 	}
-	strict := must[*avrocodec.Encoder[of]](t)(avrocodec.NewEncoder[of](s.Registry, "enum", enum, &avrocodec.EncoderConfig{Register: true}))
+	strict := must[*avrocodec.Encoder[of]](t)(avrocodec.NewEncoder[of](s.Registry, "enum", enum,
+		&avrocodec.EncoderConfig{Register: true}))
 	_, err := strict.Encode(t.Context(), of{codectest.Secret})
 	if err == nil || strings.Contains(err.Error(), codectest.Secret) || !strings.Contains(err.Error(), "field A") {
 		t.Errorf("Encode() = %v", err)

@@ -1,4 +1,5 @@
-// Package avrocodec reads and writes events in Avro, with the schemas of a registry (Confluent's wire format) or without.
+// Package avrocodec reads and writes events in Avro, with the schemas of a registry (Confluent's wire format) or
+// without.
 //
 //	const schema = `{"type": "record", "name": "OrderConfirmed", "fields": [
 //		{"name": "id", "type": "string"},
@@ -18,8 +19,8 @@
 //		Handler: middleware.Dedup(store, consumer.DecodeTx(decode, charge), nil),
 //	}
 //
-// Encoder makes the values of an outbox's events. Avro itself is that of github.com/hamba/avro, whose documentation says which Go types
-// stand for which schemas.
+// Encoder makes the values of an outbox's events. Avro itself is that of github.com/hamba/avro, whose documentation
+// says which Go types stand for which schemas.
 package avrocodec
 
 import (
@@ -40,8 +41,8 @@ import (
 
 // Config is what is optional about a decoder. A nil Config, or a zero field, is the default.
 type Config struct {
-	// MaxField is the largest string or bytes, and the largest memory of an array, in bytes: a length that a value claims is not
-	// believed beyond it. Defaults to 16 MiB, above what Kafka takes for a message by default (1 MiB).
+	// MaxField is the largest string or bytes, and the largest memory of an array, in bytes: a length that a value claims
+	// is not believed beyond it. Defaults to 16 MiB, above what Kafka takes for a message by default (1 MiB).
 	MaxField int
 }
 
@@ -55,16 +56,18 @@ func (c *Config) api() avro.API {
 	return avro.Config{MaxByteSliceSize: limit, MaxSliceAllocSize: limit, UnionResolutionError: true}.Freeze()
 }
 
-// NewDecoder returns a function for consumer.Decode and consumer.DecodeTx that reads Confluent's wire format. Schema is the one by which this
-// service knows the event, the reader's: what a newer writer added is skipped, what an older one did not know yet has the default of
-// schema. A field of schema that E lacks is skipped.
+// NewDecoder returns a function for consumer.Decode and consumer.DecodeTx that reads Confluent's wire format. Schema is
+// the one by which this service knows the event, the reader's: what a newer writer added is skipped, what an older one
+// did not know yet has the default of schema. A field of schema that E lacks is skipped.
 //
-// What cannot be decoded is a permanent error that wraps consumer.ErrUndecodable and names the schema's id and the field: a value that is not
-// in the wire format, or not of its schema, a schema that cannot be read as this one, a tombstone (the error wraps consumer.ErrTombstone too),
-// unless E is a pointer, which is nil then. Package schemaregistry says what follows when the registry is to blame.
+// What cannot be decoded is a permanent error that wraps consumer.ErrUndecodable and names the schema's id and the
+// field: a value that is not in the wire format, or not of its schema, a schema that cannot be read as this one, a
+// tombstone (the error wraps consumer.ErrTombstone too), unless E is a pointer, which is nil then. Package
+// schemaregistry says what follows when the registry is to blame.
 //
 // NewDecoder itself fails if schema is not a schema, or E cannot hold it.
-func NewDecoder[E any](registry *schemaregistry.Registry, schema string, cfg *Config) (func(*consumer.Message) (E, error), error) {
+func NewDecoder[E any](registry *schemaregistry.Registry, schema string,
+	cfg *Config) (func(*consumer.Message) (E, error), error) {
 	if registry == nil {
 		return nil, errors.New("avrocodec: NewDecoder needs a registry: make one with schemaregistry.New, or use Plain")
 	}
@@ -93,9 +96,9 @@ func NewDecoder[E any](registry *schemaregistry.Registry, schema string, cfg *Co
 	}, nil
 }
 
-// Plain returns a function for consumer.Decode and consumer.DecodeTx that reads values which are Avro's binary encoding and nothing else. Their
-// writers and this service must have the same schema: nothing in a value says which one it was written with. Its errors are those of
-// NewDecoder.
+// Plain returns a function for consumer.Decode and consumer.DecodeTx that reads values which are Avro's binary encoding
+// and nothing else. Their writers and this service must have the same schema: nothing in a value says which one it was
+// written with. Its errors are those of NewDecoder.
 func Plain[E any](schema string, cfg *Config) (func(*consumer.Message) (E, error), error) {
 	d, err := newReader[E](schema, cfg)
 	if err != nil {
@@ -228,8 +231,8 @@ func (w *writers) resolve(text sr.Schema, references []schemaregistry.Reference)
 	return resolved, nil
 }
 
-// explain finds the field in an error of package avro, which puts the names of fields before the cause, and says what the cause is without
-// what a method of the event said, which may be a part of the value.
+// explain finds the field in an error of package avro, which puts the names of fields before the cause, and says what
+// the cause is without what a method of the event said, which may be a part of the value.
 func explain(err error) (field, reason string) {
 	var path []string
 	for {

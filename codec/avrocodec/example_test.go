@@ -33,7 +33,8 @@ func Example() {
 	ctx := context.Background()
 
 	// who writes the event, to the outbox perhaps
-	enc, err := avrocodec.NewEncoder[OrderConfirmed](registry, "orders-value", orderConfirmed, &avrocodec.EncoderConfig{Register: true})
+	enc, err := avrocodec.NewEncoder[OrderConfirmed](registry, "orders-value", orderConfirmed,
+		&avrocodec.EncoderConfig{Register: true})
 	if err != nil {
 		panic(err)
 	}

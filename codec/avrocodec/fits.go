@@ -8,8 +8,8 @@ import (
 	"github.com/hamba/avro/v2"
 )
 
-// fits reports why E cannot hold an event of the schema: some value of the schema is decoded into it for each branch of its unions. What
-// the event's own methods say of that value does not matter.
+// fits reports why E cannot hold an event of the schema: some value of the schema is decoded into it for each branch of
+// its unions. What the event's own methods say of that value does not matter.
 func fits[E any](api avro.API, schema avro.Schema) error {
 	typ := reflect.TypeFor[E]()
 	if typ.Kind() == reflect.Pointer {
@@ -31,7 +31,8 @@ func fits[E any](api avro.API, schema avro.Schema) error {
 
 // isMismatch tells the error of a type that cannot hold what the schema says from one about a value.
 func isMismatch(err error) bool {
-	return strings.Contains(err.Error(), "is unsupported for Avro") || strings.Contains(err.Error(), "unable to resolve type")
+	return strings.Contains(err.Error(), "is unsupported for Avro") ||
+		strings.Contains(err.Error(), "unable to resolve type")
 }
 
 // branches is how many branches the schema's largest union has, and 1 if there is none.
@@ -69,7 +70,8 @@ func inside(schema avro.Schema, seen map[string]bool) (list []avro.Schema) {
 	return list
 }
 
-// sample is a value of a schema in Avro's binary encoding: zeros, arrays and maps of one element, and one branch of each union.
+// sample is a value of a schema in Avro's binary encoding: zeros, arrays and maps of one element, and one branch of
+// each union.
 type sample struct {
 	value  []byte
 	branch int

@@ -25,8 +25,8 @@ type place struct {
 	index []int
 }
 
-// NewEncoder returns an Encoder for a subject, which Confluent names by the topic: "orders-value". It asks the registry for nothing: see
-// Check.
+// NewEncoder returns an Encoder for a subject, which Confluent names by the topic: "orders-value". It asks the registry
+// for nothing: see Check.
 func NewEncoder[M proto.Message](registry *schemaregistry.Registry, subject string) (*Encoder[M], error) {
 	if registry == nil || subject == "" {
 		return nil, errors.New("protocodec: NewEncoder needs a registry and a subject, as \"orders-value\"")
@@ -34,19 +34,20 @@ func NewEncoder[M proto.Message](registry *schemaregistry.Registry, subject stri
 	return &Encoder[M]{registry: registry, subject: subject}, nil
 }
 
-// Check asks the registry for the newest version of the subject, in which a message has to have the full name of M, and keeps its id. Call it
-// at the start of a service, so that a schema that is not registered is found before the first event. The error wraps
-// schemaregistry.ErrNotRegistered if the subject does not exist, or its newest version does not have the message.
+// Check asks the registry for the newest version of the subject, in which a message has to have the full name of M, and
+// keeps its id. Call it at the start of a service, so that a schema that is not registered is found before the first
+// event. The error wraps schemaregistry.ErrNotRegistered if the subject does not exist, or its newest version does not
+// have the message.
 //
-// The schema is not compared with M's fields: registering what a service was built with, and refusing what older readers cannot take, is
-// done before it is deployed.
+// The schema is not compared with M's fields: registering what a service was built with, and refusing what older
+// readers cannot take, is done before it is deployed.
 func (e *Encoder[M]) Check(ctx context.Context) error {
 	_, err := e.place(ctx)
 	return err
 }
 
-// Encode returns the event in the wire format. Where Check was not called, the first Encode asks the registry, and so must not be called
-// while a transaction is open that others wait for. Its error never contains a part of the event.
+// Encode returns the event in the wire format. Where Check was not called, the first Encode asks the registry, and so
+// must not be called while a transaction is open that others wait for. Its error never contains a part of the event.
 func (e *Encoder[M]) Encode(ctx context.Context, event M) ([]byte, error) {
 	p, err := e.place(ctx)
 	if err != nil {
@@ -80,7 +81,8 @@ func (e *Encoder[M]) place(ctx context.Context) (*place, error) {
 	}
 	p := &place{v.ID, find(file.Messages(), nameOf[M]())}
 	if p.index == nil {
-		return nil, fmt.Errorf("protocodec: version %d of subject %q has no message %s: %w", v.Number, e.subject, nameOf[M](), schemaregistry.ErrNotRegistered)
+		return nil, fmt.Errorf("protocodec: version %d of subject %q has no message %s: %w", v.Number, e.subject, nameOf[M](),
+			schemaregistry.ErrNotRegistered)
 	}
 	e.found.Store(p)
 	return p, nil

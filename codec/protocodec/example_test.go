@@ -25,7 +25,8 @@ func Example() {
 	ctx := context.Background()
 
 	// the schema is registered where services are built
-	schema := sr.Schema{Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; package google.protobuf; message StringValue { string value = 1; }`}
+	schema := sr.Schema{Type: sr.TypeProtobuf,
+		Schema: `syntax = "proto3"; package google.protobuf; message StringValue { string value = 1; }`}
 	if _, err := registry.Register(ctx, "orders-value", schema); err != nil {
 		panic(err)
 	}

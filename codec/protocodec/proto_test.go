@@ -61,7 +61,8 @@ func decoder(t *testing.T, s *codectest.Server) func(*consumer.Message) (confirm
 	return must[func(*consumer.Message) (confirmed, error)](t)(protocodec.NewDecoder[confirmed](s.Registry))
 }
 
-// inShop is the path of Shop.Confirmed: two steps, the second message of the file, the first one in that. Numbers are zigzag.
+// inShop is the path of Shop.Confirmed: two steps, the second message of the file, the first one in that. Numbers are
+// zigzag.
 var inShop = []byte{4, 2, 0}
 
 func TestRoundTrip(t *testing.T) {
@@ -88,7 +89,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 
 	// the first message of a file has a path of one byte
-	first := must[*protocodec.Encoder[*orders.Cancelled]](t)(protocodec.NewEncoder[*orders.Cancelled](s.Registry, "orders-value"))
+	first := must[*protocodec.Encoder[*orders.Cancelled]](t)(protocodec.NewEncoder[*orders.Cancelled](s.Registry,
+		"orders-value"))
 	cancelled := must[[]byte](t)(first.Encode(t.Context(), &orders.Cancelled{Id: "o1"}))
 	if want := framed(t, id, []byte{0}, &orders.Cancelled{Id: "o1"}); !slices.Equal(cancelled, want) {
 		t.Errorf("Encode() = %x, want %x", cancelled, want)
@@ -105,7 +107,8 @@ func TestPlain(t *testing.T) {
 	if got := must[confirmed](t)(protocodec.Plain[confirmed](message(value))); !proto.Equal(got, someEvent()) {
 		t.Errorf("decode() = %v", got)
 	}
-	if got := must[confirmed](t)(protocodec.Plain[confirmed](message([]byte{}))); !proto.Equal(got, &orders.Shop_Confirmed{}) {
+	if got := must[confirmed](t)(protocodec.Plain[confirmed](message([]byte{}))); !proto.Equal(got,
+		&orders.Shop_Confirmed{}) {
 		t.Errorf("no bytes are %v", got)
 	}
 	_, err := protocodec.Plain[confirmed](message(nil))
@@ -119,11 +122,13 @@ func TestPlain(t *testing.T) {
 func TestEvolution(t *testing.T) {
 	t.Parallel()
 	s := codectest.NewServer(t)
-	older := s.Add("a", `syntax = "proto3"; package shop; message Shop { message Confirmed { string id = 1; } }`, sr.TypeProtobuf)
+	older := s.Add("a", `syntax = "proto3"; package shop; message Shop { message Confirmed { string id = 1; } }`,
+		sr.TypeProtobuf)
 	newer := s.Add("b", `syntax = "proto3"; package shop; import "google/protobuf/timestamp.proto";
 		message Shop { message Line { string text = 1; } message Confirmed { string id = 1; int64 cents = 2; Line line = 3; google.protobuf.Timestamp at = 9; } }`, sr.TypeProtobuf)
 	decode := decoder(t, s)
-	if got := must[confirmed](t)(decode(message(framed(t, older, []byte{4, 0, 0}, &orders.Shop_Confirmed{Id: "o1"})))); !proto.Equal(got, &orders.Shop_Confirmed{Id: "o1"}) {
+	if got := must[confirmed](t)(decode(message(framed(t, older, []byte{4, 0, 0},
+		&orders.Shop_Confirmed{Id: "o1"})))); !proto.Equal(got, &orders.Shop_Confirmed{Id: "o1"}) {
 		t.Errorf("an older value is %v", got)
 	}
 	value := framed(t, newer, []byte{4, 0, 2}, someEvent())
@@ -147,8 +152,10 @@ func TestReferences(t *testing.T) {
 	s.Add("line", `syntax = "proto3"; package shop; message Text { string text = 1; }`, sr.TypeProtobuf)
 	id := s.Add("orders-value", `syntax = "proto3"; package shop; import "shop/text.proto"; message Cancelled { Text id = 1; }`, sr.TypeProtobuf,
 		sr.SchemaReference{Name: "shop/text.proto", Subject: "line", Version: 1})
-	decode := must[func(*consumer.Message) (*orders.Cancelled, error)](t)(protocodec.NewDecoder[*orders.Cancelled](s.Registry))
-	if got := must[*orders.Cancelled](t)(decode(message(framed(t, id, []byte{0}, &orders.Cancelled{Id: "x"})))); got.GetId() != "x" {
+	decode := must[func(*consumer.Message) (*orders.Cancelled,
+		error)](t)(protocodec.NewDecoder[*orders.Cancelled](s.Registry))
+	if got := must[*orders.Cancelled](t)(decode(message(framed(t, id, []byte{0},
+		&orders.Cancelled{Id: "x"})))); got.GetId() != "x" {
 		t.Errorf("%v", got)
 	}
 	asked := s.Requests.Load()
@@ -231,7 +238,8 @@ func TestEncoder(t *testing.T) {
 		t.Errorf("Encode() = %v", err)
 	}
 	s.Add("orders-value", `syntax = "proto3"; message Other {}`, sr.TypeProtobuf)
-	if _, err := enc.Encode(t.Context(), someEvent()); !errors.Is(err, schemaregistry.ErrNotRegistered) || !strings.Contains(err.Error(), "has no message shop.Shop.Confirmed") {
+	if _, err := enc.Encode(t.Context(), someEvent()); !errors.Is(err, schemaregistry.ErrNotRegistered) ||
+		!strings.Contains(err.Error(), "has no message shop.Shop.Confirmed") {
 		t.Errorf("Encode() = %v", err)
 	}
 	s.Add("good", schema(t), sr.TypeProtobuf)

@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// answerError is an answer of the registry that is not the one that was asked for. Its text has the numbers alone: a proxy's page, or a
-// message that repeats what was sent, is not for a log.
+// answerError is an answer of the registry that is not the one that was asked for. Its text has the numbers alone: a
+// proxy's page, or a message that repeats what was sent, is not for a log.
 type answerError struct {
 	err  error
 	code int // of HTTP
@@ -52,7 +52,8 @@ func status(err error) int {
 	return 0
 }
 
-// isUnknown reports whether the registry says that it does not have what was asked for. A plain 404 is that of another server.
+// isUnknown reports whether the registry says that it does not have what was asked for. A plain 404 is that of another
+// server.
 func isUnknown(err error) bool {
 	answer, ok := errors.AsType[*sr.ResponseError](err)
 	if !ok || answer.StatusCode != http.StatusNotFound {

@@ -1,7 +1,7 @@
 // Package schemaregistry keeps the schemas that messages name, for the codecs of Avro and Protobuf.
 //
-// A Registry asks a schema registry that speaks Confluent's API, which those of Confluent, Redpanda, Apicurio, Karapace and others do. The
-// client is franz-go's, which has the options for addresses, TLS and credentials:
+// A Registry asks a schema registry that speaks Confluent's API, which those of Confluent, Redpanda, Apicurio, Karapace
+// and others do. The client is franz-go's, which has the options for addresses, TLS and credentials:
 //
 //	client, err := sr.NewClient(sr.URLs("https://registry:8081"), sr.BasicAuth(user, password))
 //	registry := schemaregistry.New(client, nil)
@@ -9,8 +9,8 @@
 //
 // A schema never changes under its id, so that each is fetched once by a process.
 //
-// A registry that does not answer, or refuses the client, is not the event's fault: the message is attempted again, by consumer.RetryAfter,
-// no attempt of it counts for middleware.Retry, and it is never a dead letter for that.
+// A registry that does not answer, or refuses the client, is not the event's fault: the message is attempted again, by
+// consumer.RetryAfter, no attempt of it counts for middleware.Retry, and it is never a dead letter for that.
 package schemaregistry
 
 import (
@@ -29,14 +29,16 @@ import (
 
 // Config is what is optional about a Registry. A nil Config, or a zero field, is the default.
 type Config struct {
-	// Timeout is how long one request to the registry may take. A transaction may be open meanwhile, and its message waits. Defaults to 2 s.
+	// Timeout is how long one request to the registry may take. A transaction may be open meanwhile, and its message
+	// waits. Defaults to 2 s.
 	Timeout time.Duration
 
-	// RetryAfter is the pause after a request that failed: no other one is made before it has passed, for whatever message. Defaults to 1 s.
+	// RetryAfter is the pause after a request that failed: no other one is made before it has passed, for whatever
+	// message. Defaults to 1 s.
 	RetryAfter time.Duration
 
-	// UnknownFor is how long a schema that the registry does not know is asked for again, since a replica of the registry may be behind its
-	// leader. Then the message is to blame, and the error is permanent. Defaults to 1 minute.
+	// UnknownFor is how long a schema that the registry does not know is asked for again, since a replica of the registry
+	// may be behind its leader. Then the message is to blame, and the error is permanent. Defaults to 1 minute.
 	UnknownFor time.Duration
 }
 
@@ -88,8 +90,8 @@ func New(client *sr.Client, cfg *Config) *Registry {
 	return r
 }
 
-// ByID returns the schema with an id. Its error is one for a decoder that is passed to consumer.DecodeTx: a consumer.RetryAfter if the
-// registry is to blame, and any other if the id is.
+// ByID returns the schema with an id. Its error is one for a decoder that is passed to consumer.DecodeTx: a
+// consumer.RetryAfter if the registry is to blame, and any other if the id is.
 func (r *Registry) ByID(id int) (sr.Schema, error) {
 	r.mu.Lock()
 	f, begun := r.byID[id], true
@@ -147,10 +149,12 @@ func (r *Registry) notThere(id int) error {
 // away is the error for a registry that does not do what it is asked for. Further requests wait for a while.
 func (r *Registry) away(err error) error {
 	class := dedupstore.Unavailable
-	if status(err) >= http.StatusBadRequest && status(err) < http.StatusInternalServerError && status(err) != http.StatusTooManyRequests {
+	if status(err) >= http.StatusBadRequest && status(err) < http.StatusInternalServerError &&
+		status(err) != http.StatusTooManyRequests {
 		class = dedupstore.Misconfigured // the credentials, or an address that is not a registry's
 	}
-	r.failure, r.retryAt = dedupstore.WithClass(class, fmt.Errorf("schema registry: %w", err)), time.Now().Add(r.cfg.RetryAfter)
+	r.failure, r.retryAt = dedupstore.WithClass(class, fmt.Errorf("schema registry: %w", err)),
+		time.Now().Add(r.cfg.RetryAfter)
 	return r.later(r.failure)
 }
 
@@ -169,30 +173,35 @@ const Latest = -1
 
 // ByVersion returns a version of a subject. It asks the registry each time.
 func (r *Registry) ByVersion(ctx context.Context, subject string, version int) (Version, error) {
-	return r.version(ctx, fmt.Sprintf("get version %d of subject %q", version, subject), func(ctx context.Context) (sr.SubjectSchema, error) {
-		return r.client.SchemaByVersion(ctx, subject, version)
-	})
+	return r.version(ctx, fmt.Sprintf("get version %d of subject %q", version, subject),
+		func(ctx context.Context) (sr.SubjectSchema, error) {
+			return r.client.SchemaByVersion(ctx, subject, version)
+		})
 }
 
-// Lookup returns the version of a subject that has this schema. It asks the registry each time. The error wraps ErrNotRegistered if
-// there is none.
+// Lookup returns the version of a subject that has this schema. It asks the registry each time. The error wraps
+// ErrNotRegistered if there is none.
 func (r *Registry) Lookup(ctx context.Context, subject string, schema sr.Schema) (Version, error) {
-	return r.version(ctx, fmt.Sprintf("look up the schema in subject %q", subject), func(ctx context.Context) (sr.SubjectSchema, error) {
-		return r.client.LookupSchema(ctx, subject, schema)
-	})
+	return r.version(ctx, fmt.Sprintf("look up the schema in subject %q", subject),
+		func(ctx context.Context) (sr.SubjectSchema, error) {
+			return r.client.LookupSchema(ctx, subject, schema)
+		})
 }
 
 // Register adds the schema to a subject, or finds that it is there.
 func (r *Registry) Register(ctx context.Context, subject string, schema sr.Schema) (Version, error) {
-	return r.version(ctx, fmt.Sprintf("register the schema in subject %q", subject), func(ctx context.Context) (sr.SubjectSchema, error) {
-		return r.client.CreateSchema(ctx, subject, schema)
-	})
+	return r.version(ctx, fmt.Sprintf("register the schema in subject %q", subject),
+		func(ctx context.Context) (sr.SubjectSchema, error) {
+			return r.client.CreateSchema(ctx, subject, schema)
+		})
 }
 
-// ErrNotRegistered is wrapped by the errors for a subject that does not exist, or does not have the schema or the version.
+// ErrNotRegistered is wrapped by the errors for a subject that does not exist, or does not have the schema or the
+// version.
 var ErrNotRegistered = errors.New("it is not registered")
 
-func (r *Registry) version(ctx context.Context, what string, f func(context.Context) (sr.SubjectSchema, error)) (Version, error) {
+func (r *Registry) version(ctx context.Context, what string,
+	f func(context.Context) (sr.SubjectSchema, error)) (Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	s, err := f(ctx)
@@ -219,8 +228,8 @@ type Reference struct {
 	Schema sr.Schema
 }
 
-// References returns what a schema imports, and what that does, each before those that need it. Its error is one for a decoder, as that of
-// ByID.
+// References returns what a schema imports, and what that does, each before those that need it. Its error is one for a
+// decoder, as that of ByID.
 func (r *Registry) References(schema sr.Schema) ([]Reference, error) {
 	var all []Reference
 	seen := map[string]bool{}

@@ -73,7 +73,8 @@ func TestSchemaIsFetchedOnce(t *testing.T) {
 	}
 }
 
-// What the registry is to blame for is attempted again, is no fault of the event, and says nothing that is not for a log.
+// What the registry is to blame for is attempted again, is no fault of the event, and says nothing that is not for a
+// log.
 func TestRegistryIsToBlame(t *testing.T) {
 	t.Parallel()
 	says := func(status int, body string) http.HandlerFunc {
@@ -87,13 +88,17 @@ func TestRegistryIsToBlame(t *testing.T) {
 		class  dedupstore.Class
 		text   string
 	}{
-		"it fails":              {says(500, `{"error_code": 50001, "message": "s3cret"}`), dedupstore.Unavailable, "HTTP status 500 Internal Server Error, error_code 50001"},
-		"it is overloaded":      {says(429, "s3cret"), dedupstore.Unavailable, "HTTP status 429"},
-		"it refuses us":         {says(401, `{"error_code": 401, "message": "ann s3cret"}`), dedupstore.Misconfigured, "HTTP status 401"},
-		"it is another server":  {says(404, "<html>s3cret</html>"), dedupstore.Misconfigured, "HTTP status 404 Not Found"},
-		"it answers not at all": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, dedupstore.Unavailable, "no answer"},
-		"it hangs":              {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, dedupstore.Unavailable, "no answer"},
-		"it says nonsense":      {says(200, "s3cret"), dedupstore.Unavailable, "get schema 7"},
+		"it fails": {says(500, `{"error_code": 50001, "message": "s3cret"}`), dedupstore.Unavailable,
+			"HTTP status 500 Internal Server Error, error_code 50001"},
+		"it is overloaded": {says(429, "s3cret"), dedupstore.Unavailable, "HTTP status 429"},
+		"it refuses us": {says(401, `{"error_code": 401, "message": "ann s3cret"}`), dedupstore.Misconfigured,
+			"HTTP status 401"},
+		"it is another server": {says(404, "<html>s3cret</html>"), dedupstore.Misconfigured, "HTTP status 404 Not Found"},
+		"it answers not at all": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			dedupstore.Unavailable, "no answer"},
+		"it hangs": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			dedupstore.Unavailable, "no answer"},
+		"it says nonsense": {says(200, "s3cret"), dedupstore.Unavailable, "get schema 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +173,8 @@ func TestSubjects(t *testing.T) {
 	if v, err := r.ByVersion(t.Context(), "orders-value", schemaregistry.Latest); err != nil || v.ID != 7 {
 		t.Errorf("ByVersion() = %+v, %v", v, err)
 	}
-	if _, err := r.ByVersion(t.Context(), "refunds-value", schemaregistry.Latest); !errors.Is(err, schemaregistry.ErrNotRegistered) || !strings.Contains(err.Error(), "refunds-value") {
+	if _, err := r.ByVersion(t.Context(), "refunds-value", schemaregistry.Latest); !errors.Is(err,
+		schemaregistry.ErrNotRegistered) || !strings.Contains(err.Error(), "refunds-value") {
 		t.Errorf("ByVersion() of no subject = %v", err)
 	}
 	v, err := r.Register(t.Context(), "refunds-value", other)
@@ -192,7 +198,8 @@ func TestReferences(t *testing.T) {
 	}
 	register("a", `{"type": "fixed", "name": "a", "size": 1}`)
 	register("b", `{"type": "array", "items": "a"}`, sr.SchemaReference{Name: "a", Subject: "a", Version: 1})
-	c := register("c", `{"type": "map", "values": "a"}`, sr.SchemaReference{Name: "b", Subject: "b", Version: 1}, sr.SchemaReference{Name: "a", Subject: "a", Version: 1})
+	c := register("c", `{"type": "map", "values": "a"}`, sr.SchemaReference{Name: "b", Subject: "b", Version: 1},
+		sr.SchemaReference{Name: "a", Subject: "a", Version: 1})
 	all, err := r.References(c)
 	if err != nil || len(all) != 2 || all[0].Name != "a" || all[1].Name != "b" {
 		t.Errorf("References() = %v, %v", all, err)

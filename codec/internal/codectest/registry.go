@@ -59,7 +59,8 @@ func (s *Server) Add(subject, schema string, kind sr.SchemaType, references ...s
 // Secret is a text in values that no error may show.
 const Secret = "s3cret-value"
 
-// Refused fails the test unless err is a permanent error, that of a message that cannot be decoded, and says all the texts and no secret.
+// Refused fails the test unless err is a permanent error, that of a message that cannot be decoded, and says all the
+// texts and no secret.
 func Refused(t testing.TB, err error, texts ...string) {
 	t.Helper()
 	decode := func(*consumer.Message) (int, error) { return 0, err }

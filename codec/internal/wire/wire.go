@@ -1,4 +1,5 @@
-// Package wire has what the codecs share: Confluent's wire format, and errors that name a schema and a field and never show a byte of a value.
+// Package wire has what the codecs share: Confluent's wire format, and errors that name a schema and a field and never
+// show a byte of a value.
 package wire
 
 import (

@@ -229,7 +229,8 @@ var (
 
 func file_orders_proto_rawDescGZIP() []byte {
 	file_orders_proto_rawDescOnce.Do(func() {
-		file_orders_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_orders_proto_rawDesc), len(file_orders_proto_rawDesc)))
+		file_orders_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_orders_proto_rawDesc),
+			len(file_orders_proto_rawDesc)))
 	})
 	return file_orders_proto_rawDescData
 }
