@@ -43,9 +43,9 @@ const (
 	lockSame  lock = iota // a request with this key and fingerprint is in progress
 	lockTaken             // taken
 	lockOther             // a request with this key and another fingerprint is in progress
-
-	lockNone lock = -1 // none was tried: there was an answer
 )
+
+const lockNone lock = -1 // none was tried: there was an answer
 
 const (
 	savepointSQL = "savepoint einmal_request"
