@@ -127,8 +127,8 @@ type Topic struct {
 	Order Order
 
 	// Workers is how many messages of the topic this process handles at once, over all its partitions. Default:
-	// DefaultWorkers, or twice the largest Group of a link (see Grouper); in PartitionOrder one per partition, without a
-	// bound on all. Where links make groups, as many messages more may be in work that wait for one of their own partition
+	// DefaultWorkers, or twice the largest Group of a link (see Grouper). In PartitionOrder each partition has one worker:
+	// Workers only bounds how many partitions are worked on at once, and by default nothing does. Where links make groups, as many messages more may be in work that wait for one of their own partition
 	// or key.
 	Workers int
 

@@ -35,16 +35,17 @@ func cutText(s string, limit int) string { return strings.ToValidUTF8(s[:min(len
 func worthALine(attempt int) bool { return bits.OnesCount(uint(max(1, attempt))) == 1 }
 
 // logFailed writes the line about a failed attempt, unless a link of the chain has. What fails because something is
-// away has the lines of the outage. That the Consumer stops is a line of its own, without the error that the other one
-// has.
+// away has the lines of the outage. What the link cannot know is a line of its own, without the error that the other one
+// has: that the Consumer stops, or that the message is tried again though no link has asked for that, and when.
 func (cl *claim) logFailed(f *Failing, msg *Message) {
 	logged := msg.Result.Logged
 	stops := f.RetryAt.IsZero()
+	_, asked := Delay(f.Err)
 	need := needOf(f.Err)
 	if need != "" && !stops {
 		cl.run.outages.failed(cl.run.log, need, cl.topic.name, f.Err, cl.attrs(slog.Int64(attrOffset, f.Offset))...)
 	}
-	if logged && !stops {
+	if logged && asked {
 		return
 	}
 	attrs := cl.attrs(slog.Int64(attrOffset, f.Offset), slog.Int(attrAttempt, f.Attempts))
@@ -58,10 +59,10 @@ func (cl *claim) logFailed(f *Failing, msg *Message) {
 	}
 	level, text := slog.LevelWarn, lineWaits
 	panicked, isPanic := errors.AsType[*Panic](f.Err)
-	switch _, asked := Delay(f.Err); {
+	switch {
 	case stops:
 		level, text = slog.LevelError, lineStopped
-	case isPanic:
+	case isPanic && !logged:
 		level, text = slog.LevelError, linePanicked
 		attrs = append(attrs, slog.String(attrStack, cutText(string(panicked.Stack), maxStack)))
 	case asked:

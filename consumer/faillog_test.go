@@ -167,6 +167,46 @@ func TestAFailureIsLogged(t *testing.T) {
 	}
 }
 
+// The line of Logging about a message that no attempt can handle says what is wrong. That the message stays, and when
+// the next attempt is, is a line of the runner behind it, without a second copy of the error.
+func TestWhatFollowsOnAnErrorForGoodIsLogged(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]consumer.HandlerFunc{
+		"permanent": func(context.Context, *consumer.Message) error {
+			return consumer.Permanent(errtype.New("refused", "it cannot be"))
+		},
+		"panic": func(context.Context, *consumer.Message) error { panic("refused") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := serverstest.InProcess(t)
+			topic, group := b.Topic(t, 1), serverstest.Group(t)
+			b.Produce(t, records(topic, 1, 1)...)
+			var log journal
+			cfg := config(b, group, topic, handler)
+			cfg.Logger = log.logger()
+			cfg.Middleware = []consumer.Middleware{middleware.Logging(cfg.Logger, nil), middleware.Recover()}
+			m := start(t, cfg)
+			const waits = "a message failed, what is ordered behind it waits"
+			eventually(t, "the second attempt", func() bool { return len(log.with(waits)) == 2 })
+			line := log.with(waits)[1]
+			next, err := time.Parse(time.RFC3339Nano, fmt.Sprint(line["retry_at"]))
+			written, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(line["time"]))
+			wait := next.Sub(written)
+			if err != nil || wait < time.Second || wait > 3*time.Second || line["einmal.delay_seconds"] != 2.0 ||
+				line["einmal.attempt"] != 2.0 || line["level"] != "WARN" {
+				t.Errorf("the second attempt: %v, %v", line, err)
+			}
+			if line["error"] != nil || line["error.type"] != nil || line["exception.stacktrace"] != nil {
+				t.Errorf("it repeats the error: %v", line)
+			}
+			if err := m.stop(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // deadTable takes every dead letter.
 type deadTable struct{}
 

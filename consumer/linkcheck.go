@@ -68,7 +68,7 @@ func (s *starter) checkUntil(ctx context.Context, t *topic) []error {
 			s.waits.over(what)
 			return nil
 		}
-		s.waits.note(what, errors.Join(errs...))
+		s.waits.noteUntil(ctx, what, errors.Join(errs...))
 		if !pause(ctx, delay) {
 			return errs
 		}

@@ -52,7 +52,11 @@ func (c *Consumer) start(ctx context.Context) (*running, error) {
 	c.dialer.End() // what still waits for an answer in the background ends with its connection
 	closeClient(client)
 	if starting.Err() != nil {
-		s.waits.ended()
+		by := "Abort"
+		if ctx.Err() != nil {
+			by = "the end of the context of Run"
+		}
+		s.waits.stopped(by)
 		return nil, nil //nolint:nilnil // documented
 	}
 	return nil, err
@@ -163,7 +167,7 @@ func (s *starter) connect(ctx context.Context) (sarama.Client, error) {
 		if last == nil || ctx.Err() == nil { // the end of ctx tells less than the try before it
 			last = err
 		}
-		s.waits.note(waitBrokers, last)
+		s.waits.noteUntil(ctx, waitBrokers, last)
 		if !pause(ctx, startRetry) {
 			return nil, fmt.Errorf("no broker of %v answered within %v: %w: check Config.Brokers, the network, and whether the listener wants TLS or SASL (Config.Sarama)",
 				s.cfg.Brokers, waited(began, s.cfg.StartTimeout), last)
@@ -263,7 +267,7 @@ func (s *starter) findTopics(ctx context.Context, client sarama.Client) (wrong m
 			s.waits.over(waitTopics)
 			return wrong
 		}
-		s.waits.note(waitTopics, open)
+		s.waits.noteUntil(ctx, waitTopics, open)
 		if !pause(ctx, startRetry) {
 			return wrong
 		}

@@ -26,7 +26,7 @@ func (c *Consumer) logRuns(log *slog.Logger) {
 // describe returns what a topic's line at the start has.
 func (t *topic) describe() []slog.Attr {
 	attrs := []slog.Attr{slog.String("consumer", t.consumer), slog.String("order", t.order.String()),
-		slog.String("workers", t.workers.String())}
+		slog.String("workers", t.workersText())}
 	for _, h := range t.links {
 		if s, ok := h.(storer); ok {
 			attrs = append(attrs, slog.String("store", s.StoreType()))

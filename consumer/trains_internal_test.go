@@ -188,3 +188,27 @@ func TestHowOftenHandlersAreWatched(t *testing.T) {
 		}
 	}
 }
+
+// The line at the start says of Workers what is true: in PartitionOrder they are bounded, not so many.
+func TestWorkersInTheFirstLine(t *testing.T) {
+	t.Parallel()
+	for want, topic := range map[string]Topic{
+		"one for each partition":             {},
+		"one for each partition, at most 16": {Workers: 16},
+		"16":                                 {Order: KeyOrder},
+		"3":                                  {Order: Unordered, Workers: 3},
+	} {
+		topic.Handler = HandlerFunc(func(context.Context, *Message) error { return nil })
+		tp, err := newTopic(Config{Group: "g", Topics: map[string]Topic{"t": topic}}.withDefaults(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, a := range tp.describe() {
+			found = found || a.Key == "workers" && a.Value.String() == want
+		}
+		if !found {
+			t.Errorf("%v, want workers %q", tp.describe(), want)
+		}
+	}
+}

@@ -43,6 +43,13 @@ func (w *waits) note(what string, err error) {
 	w.open[what] = err
 }
 
+// noteUntil does so until ctx ends: an answer behind that end tells of the end, not of what is waited for.
+func (w *waits) noteUntil(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		w.note(what, err)
+	}
+}
+
 // over ends the wait for something.
 func (w *waits) over(what string) {
 	w.mu.Lock()
@@ -56,7 +63,7 @@ func (w *waits) report(ctx context.Context) (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for d := waitsFirst; pause(ctx, d); d = waitsEvery {
-			w.say("einmal: the start waits", slog.LevelWarn)
+			w.tell()
 		}
 	})
 	return func() {
@@ -75,16 +82,34 @@ func (w *waits) why() string {
 	return ""
 }
 
-// ended says what was waited for when the start was ended from outside.
-func (w *waits) ended() { w.say("einmal: the start was ended while it waited", slog.LevelInfo) }
-
-// say logs a line for each wait.
-func (w *waits) say(text string, level slog.Level) {
-	w.mu.Lock()
-	open := maps.Clone(w.open)
-	w.mu.Unlock()
+// stopped says that the start was ended from outside, by whom, and what it waited for then. That is not an error of what
+// it waited for.
+func (w *waits) stopped(by string) {
+	var last []any
+	open := w.waiting()
 	for _, what := range slices.Sorted(maps.Keys(open)) {
-		w.log.Log(context.Background(), level, text, slog.String("for", what), slog.Any("error", open[what]),
-			seconds("waited", time.Since(w.began).Round(100*time.Millisecond)), seconds("limit", w.limit))
+		last = append(last, slog.String(what, errorText(open[what])))
 	}
+	w.log.Info("einmal: the start was stopped before it was done", slog.String("by", by), w.waited(),
+		slog.Group("waited_for", last...))
+}
+
+// tell logs a line for each wait.
+func (w *waits) tell() {
+	open := w.waiting()
+	for _, what := range slices.Sorted(maps.Keys(open)) {
+		w.log.Warn("einmal: the start waits", slog.String("for", what), slog.Any("error", open[what]), w.waited(),
+			seconds("limit", w.limit))
+	}
+}
+
+func (w *waits) waited() slog.Attr {
+	return seconds("waited", time.Since(w.began).Round(100*time.Millisecond))
+}
+
+// waiting is what is waited for now.
+func (w *waits) waiting() map[string]error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.open)
 }

@@ -27,10 +27,13 @@ func TestStartSaysWhatItWaitsFor(t *testing.T) {
 		brokers []string
 		check   func(context.Context) error
 		says    []string
+		stopped string // what the line about the stop has
 	}{
-		"brokers refuse": {[]string{closedAddr(t)}, nil, []string{"for=brokers", "connection refused", "limit_seconds=30"}},
-		"brokers silent": {[]string{silentAddr}, nil, []string{"for=brokers", silentAddr, "answer"}},
-		"database":       {b.Addrs, down, []string{"the chain of topic", topic, "the database does not answer"}},
+		"brokers refuse": {[]string{closedAddr(t)}, nil, []string{"for=brokers", "connection refused", "limit_seconds=30"},
+			"waited_for.brokers="},
+		"brokers silent": {[]string{silentAddr}, nil, []string{"for=brokers", silentAddr, "answer"}, "waited_for.brokers="},
+		"database": {b.Addrs, down, []string{"the chain of topic", topic, "the database does not answer"},
+			"the database does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,10 +44,10 @@ func TestStartSaysWhatItWaitsFor(t *testing.T) {
 				cfg.Topics[topic] = consumer.Topic{Handler: checking(test.check)}
 			}
 			m := start(t, cfg)
-			says := func(text string) bool {
+			says := func(text string, wants ...string) bool {
 				for line := range strings.Lines(log.String()) {
 					if strings.Contains(line, text) {
-						for _, want := range test.says {
+						for _, want := range wants {
 							if !strings.Contains(line, want) {
 								t.Errorf("%q does not say %q", line, want)
 							}
@@ -54,11 +57,14 @@ func TestStartSaysWhatItWaitsFor(t *testing.T) {
 				}
 				return false
 			}
-			eventually(t, "it says what it waits for", func() bool { return says("the start waits") })
+			eventually(t, "it says what it waits for", func() bool { return says("the start waits", test.says...) })
 			if err := m.stop(); err != nil {
 				t.Error(err)
 			}
-			if !says("the start was ended while it waited") {
+			if strings.Contains(log.String(), "context canceled") {
+				t.Errorf("the stop is told as an answer of what was waited for:\n%s", log.String())
+			}
+			if !says("the start was stopped before it was done", "by=\"the end of the context of Run\"", test.stopped) {
 				t.Errorf("nothing is said at the end:\n%s", log.String())
 			}
 		})

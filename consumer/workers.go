@@ -141,3 +141,12 @@ func (w *workers) String() string {
 	}
 	return strconv.Itoa(w.total)
 }
+
+// workersText says how many messages of the topic are handled at once. In PartitionOrder that many would mislead: a
+// partition has one worker, whatever Workers is.
+func (t *topic) workersText() string {
+	if t.order == PartitionOrder && t.workers.total != math.MaxInt {
+		return "one for each partition, at most " + t.workers.String()
+	}
+	return t.workers.String()
+}
