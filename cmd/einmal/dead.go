@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -211,8 +210,8 @@ func facts(r *deadletter.Record) *deadFacts {
 var deadShow = command{
 	name: "dead show", args: "id...",
 	about: "Show dead letters in full, as JSON.",
-	more: "With -message also the key, the value and the headers, which are the bytes that stood in Kafka: in base64, headers as text where they are\n" +
-		"text. Mind who looks over your shoulder.\n\nexample: einmal dead show -message 4711",
+	more: "With -message also the key, the value and the headers, which are the bytes that stood in Kafka: each as {\"text\": ...} where it is UTF-8, and\n" +
+		"as {\"base64\": ...} where it is not. Mind who looks over your shoulder.\n\nexample: einmal dead show -message 4711",
 	setup: func(flags *flag.FlagSet) action {
 		var dead deadFlags
 		dead.tables.add(flags)
@@ -230,12 +229,14 @@ var deadShow = command{
 					}
 					var shown any = facts(rec)
 					if *withMessage {
+						message := messageOf(rec.Key, rec.Value)
+						for _, h := range rec.Headers {
+							message.Headers = append(message.Headers, headerOf(h.Key, h.Value))
+						}
 						shown = struct {
 							*deadFacts
-							Key     []byte          `json:"key"`
-							Value   []byte          `json:"value"`
-							Headers json.RawMessage `json:"headers"`
-						}{facts(rec), rec.Key, rec.Value, json.RawMessage(deadletter.EncodeHeaders(rec.Headers))}
+							messageFacts
+						}{facts(rec), message}
 					}
 					if err := printJSON(env.stdout, shown, indentedJSON); err != nil {
 						return err

@@ -78,7 +78,7 @@ func TestDead(t *testing.T) {
 			if strings.Contains(r.out, "value") {
 				t.Errorf("it shows the message: %s", r.out)
 			}
-			einmal(t, url, "dead", "show", "-message", id).want(t, exitOK, `"value": "dG9wIHNlY3JldA=="`,
+			einmal(t, url, "dead", "show", "-message", id).want(t, exitOK, `"value": {`, `"text": "top secret"`,
 				`"text": "header value"`)
 			einmal(t, url, "dead", "show", "999").want(t, exitNo, "dead letter 999")
 

@@ -20,8 +20,8 @@ var groupShow = command{
 	more: "It needs no process of the group: what it shows is what Kafka has. It joins nothing and commits nothing. The user needs the right to\n" +
 		"DESCRIBE the group and its topics; when an offset was committed is known to who may READ __consumer_offsets.\n\n" +
 		"With -db, or -url, also what the database has: records by consumer, dead letters of the group, and the outbox.\n\n" +
-		"The exit code is 0 if the group was shown, and 1 if it was not, or if -max-lag is exceeded. -max-lag also asks that each partition has\n" +
-		"a member and a lag that is known, and that no committed offset is out of the log's range. With -watch the last look decides.\n\n" +
+		"The exit code is 0 if the group was shown, and 1 if it was not, or if -max-lag is exceeded. -max-lag also asks that there are partitions,\n" +
+		"that each has a member and a lag that is known, and that no committed offset is out of the log's range. With -watch the last look decides.\n\n" +
 		"example: einmal group -db postgres -watch 2s billing-service",
 	setup: func(flags *flag.FlagSet) action {
 		f := groupFlags{now: time.Now}

@@ -124,6 +124,7 @@ func (v *groupView) problems(maxLag int64) (found []string) {
 			found = append(found, fmt.Sprintf(format, args...))
 		}
 	}
+	add(len(v.Partitions) == 0, "no partitions are known: nothing was committed, and no member has been assigned any")
 	add(v.Lag > maxLag, "the lag is %d messages, more than %d", v.Lag, maxLag)
 	add(v.LagUnknown > 0, "the lag of %d partitions is not known", v.LagUnknown)
 	add(unowned > 0, "%d of %d partitions have no member", unowned, len(v.Partitions))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/einmal-go/einmal/internal/redact"
 	"github.com/einmal-go/einmal/internal/topicwindow"
@@ -124,38 +122,13 @@ type recordFacts struct {
 	Value     *piece        `json:"value,omitempty"` // with -value
 }
 
-type headerFacts struct {
-	Name string `json:"name"`
-	piece
-}
-
-// piece is a key, a value, or a header's value: text, or in base64 what is none.
-type piece struct {
-	Text   *string `json:"text,omitempty"`
-	Base64 *string `json:"base64,omitempty"`
-}
-
-func pieceOf(b []byte) piece {
-	if utf8.Valid(b) {
-		return piece{Text: new(string(b))}
-	}
-	return piece{Base64: new(base64.StdEncoding.EncodeToString(b))}
-}
-
-func optionalPiece(b []byte) *piece {
-	if b == nil {
-		return nil
-	}
-	return new(pieceOf(b))
-}
-
 func newRecordFacts(rec *topicwindow.Record, withValue bool) *recordFacts {
 	f := &recordFacts{
 		Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Timestamp: rec.Timestamp.UTC(),
 		Key: optionalPiece(rec.Key), Headers: []headerFacts{}, Size: len(rec.Value), Tombstone: rec.Value == nil,
 	}
 	for _, h := range rec.Headers {
-		f.Headers = append(f.Headers, headerFacts{string(h.Key), pieceOf(h.Value)})
+		f.Headers = append(f.Headers, headerOf(string(h.Key), h.Value))
 	}
 	if withValue {
 		f.Value = optionalPiece(rec.Value)
@@ -188,12 +161,4 @@ func (f *recordFacts) print(to io.Writer) error {
 	}
 	_, err := io.WriteString(to, redact.Lines(b.String()))
 	return err
-}
-
-// show quotes text, in which a terminal finds nothing to obey, and says what is base64.
-func (p *piece) show() string {
-	if p.Base64 != nil {
-		return "base64 " + *p.Base64
-	}
-	return strconv.QuoteToGraphic(*p.Text)
 }

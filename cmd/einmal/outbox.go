@@ -139,7 +139,8 @@ func rowFactsOf(r outbox.Row) rowFacts {
 var outboxShow = command{
 	name: "outbox show", args: "number...",
 	about: "Show events of the outbox, as JSON.",
-	more: "With -message also the key, the value and the headers, in base64. Mind who looks over your shoulder.\n\n" +
+	more: "With -message also the key, the value and the headers: each as {\"text\": ...} where it is UTF-8, and as {\"base64\": ...} where it is not.\n" +
+		"Mind who looks over your shoulder.\n\n" +
 		"example: einmal outbox show -message 4711",
 	setup: func(flags *flag.FlagSet) action {
 		var rows outboxFlags
@@ -158,12 +159,14 @@ var outboxShow = command{
 					}
 					var facts any = rowFactsOf(row)
 					if *withMessage {
+						message := messageOf(row.Event.Key, row.Event.Value)
+						for _, h := range row.Event.Headers {
+							message.Headers = append(message.Headers, headerOf(h.Key, h.Value))
+						}
 						facts = struct {
 							rowFacts
-							Key     []byte          `json:"key"`
-							Value   []byte          `json:"value"`
-							Headers []outbox.Header `json:"headers"`
-						}{rowFactsOf(row), row.Event.Key, row.Event.Value, row.Event.Headers}
+							messageFacts
+						}{rowFactsOf(row), message}
 					}
 					if err := printJSON(env.stdout, facts, indentedJSON); err != nil {
 						return err

@@ -75,7 +75,7 @@ func TestOutbox(t *testing.T) {
 	if strings.Contains(r.out, "dG9w") {
 		t.Errorf("it shows the message: %s", r.out)
 	}
-	einmal(t, url, "outbox", "show", "-message", number).want(t, exitOK, `"value": "dG9wIHNlY3JldA=="`)
+	einmal(t, url, "outbox", "show", "-message", number).want(t, exitOK, `"value": {`, `"text": "top secret"`)
 	einmal(t, url, "outbox", "show", "999999").want(t, exitNo, "999999")
 	einmal(t, url, "outbox", "show").want(t, exitUsage, "numbers")
 
@@ -130,8 +130,8 @@ func TestOutboxEditAndMode(t *testing.T) {
 		"nothing was changed")
 	einmal(t, url, "outbox", "edit", "-yes", "-topic", "elsewhere", "-partition", "3", "-value", file, "2").want(t, exitOK,
 		"value: 3 bytes, instead of 10", "edited: 1")
-	einmal(t, url, "outbox", "show", "-message", "2").want(t, exitOK, `"topic": "elsewhere"`, `"value": "bmV3"`,
-		`"partition": 3`, `"state": "PENDING"`, `"Value": "c2VjcmV0IGhlYWRlcg=="`)
+	einmal(t, url, "outbox", "show", "-message", "2").want(t, exitOK, `"topic": "elsewhere"`, `"text": "new"`,
+		`"partition": 3`, `"state": "PENDING"`, `"text": "secret header"`)
 	einmal(t, url, "outbox", "edit", "-yes", "-partition", "-1", "2").want(t, exitOK, "that of its key", "edited: 1")
 	einmal(t, url, "outbox", "show", "2").want(t, exitOK, `"partition": null`)
 	for says, args := range map[string][]string{
