@@ -120,7 +120,9 @@ var (
 	// ErrTxEnded is returned when fn committed or rolled back the transaction, which belongs to the store. It is
 	// Permanent.
 	ErrTxEnded = WithClass(Permanent,
-		named("transaction_ended", "the function ended the transaction, which belongs to the store: remove its Commit, Rollback or COMMIT"))
+		named("transaction_ended", "the function ended the transaction, which belongs to the store: "+
+			"if it was committed, its effect stands with its record as far as it had come, and is not repeated; "+
+			"what was written after its end stands without a record; remove the function's Commit, Rollback or COMMIT"))
 
 	// ErrLocked is returned when another transaction has held the key, or a lock of the table, for longer than the store
 	// waits. It is Transient.

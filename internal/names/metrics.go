@@ -11,7 +11,8 @@ var (
 	EffectLatency   = Instrument{"einmal.effect.latency", "s",
 		"From the timestamp of a record to the commit of its effect."}
 	TxCount = Instrument{"einmal.transactions", "{transaction}",
-		"Transactions of handlers and dead letters, by how they ended."}
+		"Transactions of handlers and dead letters, by how they ended: one for each message. " +
+			"Messages that share a transaction count each."}
 	DeadLetters = Instrument{"einmal.dead_letters", "{message}", "Messages that were written as dead letters, by why."}
 
 	GroupSize = Instrument{"einmal.group.size", "{message}",
