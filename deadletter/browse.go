@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,6 +17,8 @@ import (
 // alone.
 type Browser interface {
 	// Browse returns a page of dead letters. Their Key is there, cut to MaxBrowsedKey bytes; Value and Headers are not.
+	// What no index finds is looked for from page.Beyond on as long as the time suffices: then the error is a
+	// *PartialError, and the list beside it is what was found until then.
 	Browse(ctx context.Context, search Search, page Page) ([]*Record, error)
 	// Groups returns the groups that come behind one, the first ones if that is nil, at most limit of them.
 	Groups(ctx context.Context, behind *Group, limit int) ([]Group, error)
@@ -86,4 +89,21 @@ func (g *Group) Search() Search {
 }
 
 // ErrTooLong is wrapped where a Browser had not found an answer in the time that there was.
-var ErrTooLong = errors.New("the table is too large for this question in the time that there is: narrow it, by a consumer, a kind and an error type above all")
+var ErrTooLong = errors.New("the table is too large for this question in the time that there is: narrow it, by a window of time first, or by a consumer, a kind and an error type")
+
+// PartialError says that a Browser has looked at a part of the table only. A page behind Beyond is of the rest. It wraps
+// ErrTooLong.
+type PartialError struct {
+	Looked int64     // how many dead letters it has looked at
+	Beyond int64     // the ID of the last one of them: Page.Beyond of the rest
+	Died   time.Time // when that one died
+}
+
+// Error implements error.
+func (e *PartialError) Error() string {
+	return fmt.Sprintf("%d dead letters were looked at, until that of %s, and others were not: %v", e.Looked,
+		e.Died.UTC().Format(time.RFC3339), ErrTooLong)
+}
+
+// Unwrap returns ErrTooLong.
+func (e *PartialError) Unwrap() error { return ErrTooLong }

@@ -141,13 +141,13 @@ func bare(condition string) string {
 	return strings.ToLower(strings.NewReplacer("(", "", ")", "", " ", "", "::text", "").Replace(condition))
 }
 
-// beginsWith reports whether the index finds and sorts by these columns.
+// beginsWith reports whether the index finds and sorts by these columns. An expression is taken for that of the files.
 func (i *seenIndex) beginsWith(columns []string) bool {
 	if !i.Valid || len(i.Columns) < len(columns) {
 		return false
 	}
 	for n, column := range columns {
-		if i.Columns[n] != column {
+		if i.Columns[n] != column && (i.Columns[n] != "" || !strings.Contains(column, "(")) {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package deadsql
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,19 +32,8 @@ func (t *Table[Tx]) Browse(ctx context.Context, search deadletter.Search,
 		return nil, t.invalid
 	}
 	err = t.browse(ctx, func(ctx context.Context, c Conn, name string) (err error) {
-		where := t.dialect.searched(search)
-		order, beyond := "desc", "id < %s"
-		if page.OldestFirst {
-			order, beyond = "asc", "id > %s"
-		}
-		if page.Beyond > 0 {
-			where.add(beyond, page.Beyond)
-		}
-		text := fmt.Sprintf("select %s, %s, key is not null from %s%s order by id %s", t.dialect.columns(false),
-			t.dialect.keyStart(), name, where.where(), order)
-		text += " limit " + t.dialect.param(where.arg(int64(min(maxPage,
-			cmp.Or(max(0, page.Limit), deadletter.DefaultPageLimit)))))
-		list, err = t.browsed(ctx, c, text, where.args)
+		w := &walk{base: t.base, conn: c, name: name, search: search, page: page}
+		list, err = w.list(ctx)
 		return err
 	})
 	return list, err
@@ -56,8 +44,8 @@ func (d *dialect) keyStart() string {
 	return fmt.Sprintf("substr(key, 1, %d)", deadletter.MaxBrowsedKey)
 }
 
-func (t *Table[Tx]) browsed(ctx context.Context, c Conn, text string, args []any) (list []*deadletter.Record,
-	err error) {
+// browsed reads the rows of a page.
+func browsed(ctx context.Context, c Conn, text string, args []any) (list []*deadletter.Record, err error) {
 	rows, err := c.Query(ctx, text, args...)
 	if err != nil {
 		return nil, err
@@ -76,9 +64,9 @@ func (t *Table[Tx]) browsed(ctx context.Context, c Conn, text string, args []any
 	return list, errors.Join(rows.Err(), rows.Close())
 }
 
-// searched are the conditions of a search.
-func (d *dialect) searched(s deadletter.Search) *conditions {
-	c := d.conditions(s.Filter)
+// find adds the conditions of a search.
+func (c *conditions) find(s *deadletter.Search) {
+	c.filter(s.Filter)
 	if s.Event != "" {
 		c.add("event_id = %s", s.Event)
 	}
@@ -86,18 +74,24 @@ func (d *dialect) searched(s deadletter.Search) *conditions {
 		c.texts = append(c.texts, "error_type = ''")
 	}
 	if s.Key != nil {
+		c.add(keyIndexed("key")+" = %s", s.Key[:min(len(s.Key), indexedKey)])
 		c.add("key = %s", s.Key)
 	}
 	if s.Text != "" {
-		param := d.param(c.arg("%" + likeEscapes.Replace(s.Text) + "%"))
+		param := c.dialect.param(c.arg("%" + likeEscapes.Replace(s.Text) + "%"))
 		var either []string
 		for _, column := range []string{"error", "error_type", "redrive_error", "event_id", "topic"} {
-			either = append(either, fmt.Sprintf(d.like, column, param))
+			either = append(either, fmt.Sprintf(c.dialect.like, column, param))
 		}
 		c.texts = append(c.texts, "("+strings.Join(either, " or ")+")")
 	}
-	return c
 }
+
+// indexedKey is how many bytes of a key its index has, see the files of package schema.
+const indexedKey = 512
+
+// keyIndexed is the expression of the index.
+func keyIndexed(key string) string { return fmt.Sprintf("substr(%s, 1, %d)", key, indexedKey) }
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`) //nolint:gochecknoglobals // it has no state
 
@@ -165,39 +159,43 @@ func (t *Table[Tx]) groupBehind(ctx context.Context, c Conn, name string,
 // CountUpTo implements deadletter.Browser.
 func (t *Table[Tx]) CountUpTo(ctx context.Context, search deadletter.Search, most int64) (n int64, more bool,
 	err error) {
-	return t.counted(ctx, search, most, func(name string, c *conditions) string {
-		return fmt.Sprintf("select 1 from %s%s", name, c.where())
+	return t.counted(ctx, search, most, func(_, from string, c *conditions) string {
+		return fmt.Sprintf("select 1 from %s%s", from, c.where())
 	})
 }
 
-// overtakenSQL takes the table and the conditions of those that are chosen.
-const overtakenSQL = `with chosen as (select id, consumer_id, topic, topic_id, partition, key, kafka_offset from %[1]s%[2]s)
+// overtakenSQL takes the table, the rows of it that are searched, and the conditions of those that are chosen.
+const overtakenSQL = `with chosen as (select id, consumer_id, topic, topic_id, partition, key, kafka_offset from %[2]s%[3]s)
 select 1 from chosen c where c.key is not null and exists (
   select 1 from %[1]s e where e.consumer_id = c.consumer_id and e.topic = c.topic and e.topic_id = c.topic_id and e.partition = c.partition
-    and e.key = c.key and e.kafka_offset < c.kafka_offset and not exists (select 1 from chosen x where x.id = e.id))`
+    and %[4]s = %[5]s and e.key = c.key and e.kafka_offset < c.kafka_offset and not exists (select 1 from chosen x where x.id = e.id))`
 
 // Overtaken implements deadletter.Browser.
 func (t *Table[Tx]) Overtaken(ctx context.Context, search deadletter.Search, most int64) (n int64, more bool,
 	err error) {
-	return t.counted(ctx, search, most, func(name string, c *conditions) string {
+	return t.counted(ctx, search, most, func(name, from string, c *conditions) string {
 		for _, kind := range deadletter.Kinds() {
 			if search.Holds(kind) {
 				c.add("kind <> %s", string(kind))
 			}
 		}
-		return fmt.Sprintf(overtakenSQL, name, c.where())
+		return fmt.Sprintf(overtakenSQL, name, from, c.where(), keyIndexed("e.key"), keyIndexed("c.key"))
 	})
 }
 
 // counted counts the rows of a query, and ends it when there are more.
 func (t *Table[Tx]) counted(ctx context.Context, search deadletter.Search, most int64,
-	query func(name string, c *conditions) string) (n int64, more bool, err error) {
+	query func(name, from string, c *conditions) string) (n int64, more bool, err error) {
 	if search.Nothing() {
 		return 0, false, t.invalid
 	}
 	err = t.browse(ctx, func(ctx context.Context, c Conn, name string) error {
-		where := t.dialect.searched(search)
-		text := fmt.Sprintf("select count(*) from (%s limit %d) counted", query(name, where), most+1)
+		w := &walk{base: t.base, conn: c, name: name, search: search}
+		if err := w.narrow(ctx); err != nil {
+			return err
+		}
+		where := w.where()
+		text := fmt.Sprintf("select count(*) from (%s limit %d) counted", query(name, w.from(where), where), most+1)
 		rows, err := c.Query(ctx, text, where.args...)
 		if err != nil {
 			return err
@@ -238,8 +236,15 @@ func (t *Table[Tx]) browse(ctx context.Context, f func(ctx context.Context, c Co
 	switch {
 	case err == nil, errors.Is(err, deadletter.ErrUnreadable), t.invalid != nil:
 		return err
-	case sqlstate.Of(err) == "57014", errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, deadletter.ErrTooLong):
+		return fmt.Errorf("%s: browse: %w", t.pkg, err)
+	case tooLong(ctx, err):
 		return fmt.Errorf("%s: browse: %w", t.pkg, deadletter.ErrTooLong)
 	}
 	return t.explain("browse", err)
+}
+
+// tooLong reports whether an error says that the time did not suffice.
+func tooLong(ctx context.Context, err error) bool {
+	return sqlstate.Of(err) == "57014" || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }

@@ -41,11 +41,12 @@ type dialect struct {
 var dialects = map[schema.Dialect]*dialect{
 	schema.Postgres: {
 		name: schema.Postgres, mark: "$", skip: " for update skip locked", chosen: "id = any(array(%s))", json: "::jsonb",
-		text:  "::text",
-		like:  "%s ilike %s",
-		limit: "select set_config('statement_timeout', '%d', true), set_config('transaction_read_only', 'on', true)",
-		now:   "clock_timestamp()",
-		time:  func(t time.Time) any { return t },
+		text: "::text",
+		like: "%s ilike %s",
+		limit: "select set_config('statement_timeout', '%d', true), set_config('transaction_read_only', 'on', true), " +
+			"set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true)", // a plan for these arguments
+		now:  "clock_timestamp()",
+		time: func(t time.Time) any { return t },
 		moment: func(column string) string { // not as the session's DateStyle and TimeZone have it, which drivers cannot read
 			return `to_char(` + column + ` at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 		},

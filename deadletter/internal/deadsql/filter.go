@@ -26,6 +26,12 @@ func (c *conditions) arg(arg any) int {
 
 func (d *dialect) conditions(f deadletter.Filter) *conditions {
 	c := &conditions{dialect: d}
+	c.filter(f)
+	return c
+}
+
+func (c *conditions) filter(f deadletter.Filter) {
+	d := c.dialect
 	for _, equal := range []struct{ column, value string }{
 		{"consumer_id", f.Consumer}, {"topic", f.Topic}, {"kind", string(f.Kind)}, {"error_type", f.ErrorType},
 	} {
@@ -46,7 +52,6 @@ func (d *dialect) conditions(f deadletter.Filter) *conditions {
 		}
 		c.texts = append(c.texts, "id in ("+strings.Join(params, ", ")+")")
 	}
-	return c
 }
 
 func (c *conditions) where() string {

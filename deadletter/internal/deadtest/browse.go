@@ -125,6 +125,80 @@ func searches[Tx any](t *testing.T, h Harness[Tx]) {
 	}
 }
 
+// What no index knows is found wherever it stands in a large table, page by page, and so is what is narrowed by a
+// consumer or by a window of time, few or many; a key is told from others that begin with the same bytes.
+func searchesLarge[Tx any](t *testing.T, h Harness[Tx]) {
+	b := h.browser(t)
+	h.Run(`with recursive n(i) as (select 1 union all select i + 1 from n where i < 21000)
+insert into dead_message (consumer_id, event_id, topic, partition, kafka_offset, kind, error_type, error)
+select case when i <= 9000 then 'first' else 'second' end, 'e' || i, case when i % 5000 = 0 then 'seldom' else 't' end, 0, i, 'gave_up', 'x', case when i in (2, 9001, 12000, 20999) then 'a needle' else 'hay' end from n`)
+	h.Backdate(7, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	h.Backdate(20999, time.Date(2026, 1, 2, 0, 0, 1, 0, time.UTC))
+	one, other := record(1), record(2)
+	one.Key, other.Key = slices.Repeat([]byte("k"), 20_000), slices.Repeat([]byte("k"), 20_001)
+	h.write(t, h.Table, one, other)
+	day := deadletter.Filter{Since: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)}
+	with := func(f deadletter.Filter, consumer string) deadletter.Filter {
+		f.Consumer = consumer
+		return f
+	}
+	later := deadletter.Filter{Since: day.Until}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // however busy the machine is
+	defer cancel()
+	for _, c := range []struct {
+		name   string
+		search deadletter.Search
+		want   []int64
+	}{
+		{"text", deadletter.Search{Text: "NEEDLE"}, []int64{2, 9001, 12000, 20999}},
+		{"topic", deadletter.Search{Filter: deadletter.Filter{Topic: "seldom"}}, []int64{5000, 10000, 15000, 20000}},
+		{"text of a consumer", deadletter.Search{Filter: with(deadletter.Filter{}, "first"), Text: "needle"}, []int64{2}},
+		{"text of a group", deadletter.Search{Filter: deadletter.Filter{Consumer: "second", Kind: deadletter.KindGaveUp, ErrorType: "x"},
+			Text: "needle"}, []int64{9001, 12000, 20999}},
+		{"few by time", deadletter.Search{Filter: day}, []int64{7, 20999}},
+		{"few by time, and text", deadletter.Search{Filter: day, Text: "needle"}, []int64{20999}},
+		{"few by time, and consumer", deadletter.Search{Filter: with(day, "first")}, []int64{7}},
+		{"many by time", deadletter.Search{Filter: later, Text: "needle"}, []int64{2, 9001, 12000}},
+		{"many by time, and consumer", deadletter.Search{Filter: with(later, "second"), Text: "needle"}, []int64{9001, 12000}},
+		{"none of many", deadletter.Search{Text: "thistle"}, nil},
+		{"key", deadletter.Search{Key: other.Key}, []int64{21002}},
+	} {
+		n, more, err := b.CountUpTo(ctx, c.search, 10)
+		if n != int64(len(c.want)) || more || err != nil {
+			t.Errorf("%s: counted %d, %v, %v, want %d", c.name, n, more, err, len(c.want))
+		}
+		for _, oldest := range []bool{true, false} {
+			want := slices.Clone(c.want)
+			if !oldest {
+				slices.Reverse(want)
+			}
+			if got := h.pages(ctx, t, c.search, deadletter.Page{OldestFirst: oldest, Limit: 2}); !slices.Equal(got, want) {
+				t.Errorf("%s, oldest first %v: %v, want %v", c.name, oldest, got, want)
+			}
+		}
+	}
+}
+
+// pages browses page by page. It goes on where the time did not suffice.
+func (h Harness[Tx]) pages(ctx context.Context, t *testing.T, search deadletter.Search, page deadletter.Page) (ids []int64) {
+	t.Helper()
+	for {
+		list, err := h.browser(t).Browse(ctx, search, page)
+		ids = append(ids, idsOf(list)...)
+		partial, isPartial := errors.AsType[*deadletter.PartialError](err)
+		switch {
+		case isPartial:
+			page.Beyond = partial.Beyond
+		case err != nil:
+			t.Fatal(err)
+		case len(list) < page.Limit:
+			return ids
+		default:
+			page.Beyond = list[len(list)-1].ID
+		}
+	}
+}
+
 // Groups are told with how many there are, up to a number, page by page.
 func groups[Tx any](t *testing.T, h Harness[Tx]) {
 	b := h.browser(t)

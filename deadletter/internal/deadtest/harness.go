@@ -58,6 +58,7 @@ func Run[Tx any](t *testing.T, open func(t testing.TB) Harness[Tx]) {
 		"redrive in order":   redriveInOrder[Tx],
 		"browse":             browses[Tx],
 		"search":             searches[Tx],
+		"search large":       searchesLarge[Tx],
 		"groups":             groups[Tx],
 		"overtaken":          overtakes[Tx],
 		"browse too long":    browseTooLong[Tx],
