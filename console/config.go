@@ -59,6 +59,10 @@ type Config struct {
 	// ShowValues decides whether the request may see the values of messages. They can be personal data. Nil is no for all.
 	ShowValues func(r *http.Request) bool
 
+	// TraceURL leads from the id of a trace to where traces are looked at: "https://tracing.example/trace/{trace_id}" for
+	// example. {trace_id} stands for the id, 32 hexadecimal digits. Empty for no links: the id is shown all the same.
+	TraceURL string
+
 	// Timeout is how long a source may take to answer. Defaults to 3 s: a page that is late shows who has not answered.
 	Timeout time.Duration
 
@@ -107,6 +111,9 @@ type DeadLetters struct {
 	// Redrive redrives by deadletter.Redrive with the handler of cfg.Filter.Consumer, or by forward.Redrive, in a job. It
 	// must do as cfg says. Nil for none: a console that stands for itself has no handlers.
 	Redrive func(ctx context.Context, cfg deadletter.RedriveConfig) (deadletter.Report, error)
+
+	// Publishes says that Redrive is forward.Redrive: it needs no handler, and takes those of all consumers.
+	Publishes bool
 }
 
 // Outbox is a table of events to be published.
@@ -169,6 +176,8 @@ func (c *Config) validate() error {
 		"Config.Groups names groups, and Config.Kafka is nil: nobody can be asked for them")
 	add(c.Timeout < 0, "Config.Timeout is %v: make it 3s for example, or 0 for that", c.Timeout)
 	add(c.Every < 0 || c.Every > 0 && c.Every < time.Second, "Config.Every is %v: make it a second or more", c.Every)
+	add(c.TraceURL != "" && !isTraceURL(c.TraceURL),
+		"Config.TraceURL is no address of a trace: want https://host/path with {trace_id} where the id stands")
 	seen := map[string]bool{}
 	for i, p := range c.Processes {
 		errs = append(errs, p.validate(i))

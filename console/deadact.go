@@ -289,15 +289,31 @@ func (ch *chosenLetters) next(ctx context.Context, page *deadletter.Page) (ids [
 	return ids, err
 }
 
-// page returns the next page, and moves it on. A job takes its time: it is not bound by that of a page of the console.
+// page returns the next page, and moves it on; an empty one is the end. A job takes its time: it is not bound by that of a
+// page of the console.
 func (ch *chosenLetters) page(ctx context.Context, page *deadletter.Page) ([]*deadletter.Record, error) {
+	for {
+		list, err := ch.part(ctx, page)
+		partly, isPart := errors.AsType[*deadletter.PartialError](err)
+		switch {
+		case isPart:
+			page.Beyond = partly.Beyond
+		case len(list) > 0:
+			page.Beyond = list[len(list)-1].ID
+		}
+		if !isPart || len(list) > 0 {
+			if isPart {
+				err = nil
+			}
+			return list, err
+		}
+	}
+}
+
+func (ch *chosenLetters) part(ctx context.Context, page *deadletter.Page) ([]*deadletter.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobQuestion)
 	defer cancel()
-	list, err := ch.browser.Browse(ctx, ch.search, *page)
-	if len(list) > 0 {
-		page.Beyond = list[len(list)-1].ID
-	}
-	return list, err
+	return ch.browser.Browse(ctx, ch.search, *page)
 }
 
 // jobQuestion is how long a question of a job may take.

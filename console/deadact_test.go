@@ -383,3 +383,57 @@ func TestJobsEndWithRun(t *testing.T) {
 		t.Errorf("%d", w.Code)
 	}
 }
+
+// aLittle is a table whose time suffices for one dead letter at a time where a text is looked for.
+type aLittle struct {
+	*sqldeadletter.Table
+
+	parts int
+}
+
+func (a *aLittle) Browse(ctx context.Context, s deadletter.Search, p deadletter.Page) ([]*deadletter.Record, error) {
+	if s.Text == "" {
+		return a.Table.Browse(ctx, s, p)
+	}
+	next, err := a.Table.Browse(ctx, deadletter.Search{Filter: deadletter.Filter{Until: s.Until}},
+		deadletter.Page{OldestFirst: p.OldestFirst, Beyond: p.Beyond, Limit: 1})
+	if err != nil || len(next) == 0 {
+		return nil, err
+	}
+	a.parts++
+	s.IDs = []int64{next[0].ID}
+	found, err := a.Table.Browse(ctx, s, deadletter.Page{})
+	return found, errors.Join(err, &deadletter.PartialError{Looked: 1, Beyond: next[0].ID, Died: next[0].Died})
+}
+
+// A search for which the time does not suffice shows what it has found, says what was searched, and goes on; a job goes
+// through all of it.
+func TestSearchesInParts(t *testing.T) {
+	t.Parallel()
+	g := bury(t, schema.SQLite)
+	table := &aLittle{Table: g.table}
+	g.dead[0].Table, g.dead[0].browser = table, table
+	const at = "letters?table=shop&text=declined&consumer=mail%2Forders&order=oldest"
+	page := g.get(at, http.StatusOK)
+	g.has(page, "Not all was searched: only the 1 dead letters", "none among those", "say when they died first")
+	rest := regexp.MustCompile(`<a href="\?([^"]*)">Search the rest</a>`).FindStringSubmatch(page)
+	if rest == nil || !strings.Contains(rest[1], "beyond=1") || !strings.Contains(rest[1], "text=declined") {
+		t.Fatalf("it leads to %q:\n%s", rest, page)
+	}
+	for range 4 {
+		page = g.get("letters?"+html.UnescapeString(rest[1]), http.StatusOK)
+		rest = regexp.MustCompile(`<a href="\?([^"]*)">Search the rest</a>`).FindStringSubmatch(page)
+	}
+	g.has(page, "the card of &lt;i&gt;5&lt;/i&gt; was declined")
+	if page = g.get("letters?"+html.UnescapeString(rest[1]), http.StatusOK); strings.Contains(page, "Not all was searched") {
+		t.Errorf("there is a rest behind the last one:\n%s", page)
+	}
+	ch := &chosenLetters{g.dead[0], deadletter.Search{Text: "declined", Filter: deadletter.Filter{Consumer: "mail/orders"}}}
+	table.parts = 0
+	if err := ch.discard(t.Context(), func(func(*progress)) {}); err != nil || table.parts != 5 {
+		t.Errorf("%d parts, %v", table.parts, err)
+	}
+	if left := g.left(); left != "1 2 3 4" {
+		t.Errorf("%s are left", left)
+	}
+}

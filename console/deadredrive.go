@@ -25,8 +25,7 @@ var redriveLetters = deed{
 		}
 		says := s.says(ch.Name)
 		says = append(says, ch.held(ctx, c)...)
-		says = append(says, ch.order(ctx, c),
-			"Each is handled again, those of a partition in the order in which they stood there; one that fails stays, with its error.", endsWithProcess)
+		says = append(says, ch.order(ctx, c), ch.becomes(), endsWithProcess)
 		return &plan{
 			Target: ch.target(), Says: says, Back: ch.back(args),
 			Fields: []field{{Name: "per_second", Label: "At most so many a second", Value: cmp.Or(args.Get("per_second"), "10"),
@@ -46,6 +45,14 @@ var redriveLetters = deed{
 		j.do = func(ctx context.Context, tell func(func(*progress))) error { return ch.redrive(ctx, rate, tell) }
 		return c.begins(j)
 	},
+}
+
+// becomes says what becomes of each.
+func (ch *chosenLetters) becomes() string {
+	if ch.Publishes {
+		return "Each is written to the outbox, for the topic where it stood, those of a partition in the order in which they stood there: a relay sends it, and its consumer handles it behind all that have come since. One that cannot be published stays, with the reason."
+	}
+	return "Each is handled again, those of a partition in the order in which they stood there; one that fails stays, with its error."
 }
 
 // rateOf reads how many a second are begun.
@@ -71,7 +78,7 @@ func (c *Console) chooseToRedrive(ctx context.Context, args url.Values) (*chosen
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case len(ch.search.IDs) == 0 && ch.search.Consumer == "":
+	case len(ch.search.IDs) == 0 && ch.search.Consumer == "" && !ch.Publishes:
 		return nil, nil, &refusal{http.StatusBadRequest, "Name a consumer.",
 			"A redrive is done by the handler of one consumer: search for its dead letters, or choose a group. Nothing was done."}
 	case !ch.search.Plain() && s.more:

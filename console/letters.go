@@ -2,6 +2,8 @@ package console
 
 import (
 	"context"
+	"errors"
+	"html/template"
 	"maps"
 	"net/http"
 	"net/url"
@@ -20,7 +22,9 @@ type lettersView struct {
 	Rows     []*deadletter.Record
 	Next     string // the page of those that follow; "" if there are none
 	Problem  string
-	Redrives bool // a redrive is configured
+	Partly   *deadletter.PartialError // the time did not suffice for the rest
+	Rest     string                   // the page of the rest
+	Redrives bool                     // a redrive is configured
 }
 
 // Arg is what was asked for.
@@ -71,16 +75,23 @@ func (c *Console) lettersPage(r *http.Request) (title string, body any, err erro
 		v.Rows, err = b.Browse(ctx, search, page)
 		return err
 	})
-	if err != nil {
+	if partly, ok := errors.AsType[*deadletter.PartialError](err); ok {
+		v.Partly, v.Rest = partly, beyond(query, partly.Beyond)
+	} else if err != nil {
 		v.Problem = shownError(err)
 	}
 	if len(v.Rows) > deadletter.DefaultPageLimit {
 		v.Rows = v.Rows[:deadletter.DefaultPageLimit]
-		next := maps.Clone(query)
-		next.Set("beyond", strconv.FormatInt(v.Rows[len(v.Rows)-1].ID, 10))
-		v.Next = "?" + next.Encode()
+		v.Next = beyond(query, v.Rows[len(v.Rows)-1].ID)
 	}
 	return "Dead letters", v, nil
+}
+
+// beyond is the page of what follows a dead letter.
+func beyond(query url.Values, id int64) string {
+	next := maps.Clone(query)
+	next.Set("beyond", strconv.FormatInt(id, 10))
+	return "?" + next.Encode()
 }
 
 // letterView is one dead letter.
@@ -96,6 +107,7 @@ type letterView struct {
 	ValueLink  string
 	CanRedrive bool // a redrive is configured
 	Consumed   string
+	Trace      template.URL // leads to its trace
 }
 
 // Do is the page that asks whether to do something with it.
@@ -137,7 +149,7 @@ func (c *Console) letterPage(r *http.Request) (title string, body any, err error
 		return "", nil, goneOr(err)
 	}
 	v := &letterView{Record: rec, Table: t.Name, KeyShown: contentOf(rec.Key), Shows: c.showsValues(r),
-		CanRedrive: t.Redrive != nil}
+		CanRedrive: t.Redrive != nil, Trace: c.traceLink(rec.TraceID)}
 	for i, h := range rec.Headers {
 		if i == maxHeaders {
 			v.More = len(rec.Headers) - maxHeaders

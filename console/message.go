@@ -2,11 +2,10 @@ package console
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
+	"html/template"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/einmal-go/einmal/consumer"
 )
@@ -25,6 +24,7 @@ type messageView struct {
 	Headers []headerRow
 	More    int // headers that are not shown
 	TraceID string
+	Trace   template.URL // leads to it
 
 	Value     *content // if it is shown
 	Shows     bool     // the request may see values
@@ -69,6 +69,7 @@ func (c *Console) message(r *http.Request) (title string, body any, err error) {
 		return title, v, nil
 	}
 	v.show(msg, query.Get("value") != "")
+	v.Trace = c.traceLink(v.TraceID)
 	return title, v, nil
 }
 
@@ -146,17 +147,4 @@ func (v *messageView) show(msg *consumer.Message, value bool) {
 		shown := contentOf(msg.Value)
 		v.Value = &shown
 	}
-}
-
-// traceID is that of the header traceparent (W3C); "" if there is none.
-func traceID(msg *consumer.Message) string {
-	value, _ := msg.Header("traceparent")
-	parts := strings.Split(string(value[:min(len(value), 100)]), "-")
-	if len(parts) < 4 || len(parts[1]) != 32 {
-		return ""
-	}
-	if _, err := hex.DecodeString(parts[1]); err != nil {
-		return ""
-	}
-	return parts[1]
 }

@@ -134,3 +134,34 @@ func TestMessagesAreReadOneAtATime(t *testing.T) {
 	b.has(b.get(at, http.StatusOK), "another message is being read")
 	close(release)
 }
+
+// A trace's id leads to where traces are, if somebody has said where, and if it is one.
+func TestTraceLinks(t *testing.T) {
+	t.Parallel()
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	for name, c := range map[string]struct{ parent, at, link string }{
+		"path":       {"00-" + id + "-b7ad6b7169203331-01", "https://tracing.example/trace/{trace_id}", "https://tracing.example/trace/" + id},
+		"query":      {"00-" + id + "-b7ad6b7169203331-01", "http://t:16686/x?a=1&id={trace_id}&b", "http://t:16686/x?a=1&amp;id=" + id + "&amp;b"},
+		"no address": {"00-" + id + "-b7ad6b7169203331-01", "", ""},
+		"none":       {"00-00000000000000000000000000000000-b7ad6b7169203331-01", "https://t/{trace_id}", ""},
+		"no digits":  {"00-" + strings.Repeat("/../", 8) + "-b7ad6b7169203331-01", "https://t/{trace_id}", ""},
+		"short":      {"00-0af7-b7ad6b7169203331-01", "https://t/{trace_id}", ""},
+	} {
+		k := kafka{msg: func(context.Context) (*consumer.Message, error) {
+			return &consumer.Message{Topic: "orders", Headers: []consumer.Header{{Key: "traceparent", Value: []byte(c.parent)}}}, nil
+		}}
+		b, _ := serving(t, Config{Kafka: k, TraceURL: c.at})
+		page := b.get("message?topic=orders&partition=0&offset=0", http.StatusOK)
+		if found := regexp.MustCompile(`<dt>Trace</dt><dd><a href="([^"]*)"><code>` + id + `</code></a>`).FindStringSubmatch(page); (found == nil) != (c.link == "") ||
+			found != nil && found[1] != c.link {
+			t.Errorf("%s: leads to %q, want %q:\n%s", name, found, c.link, page)
+		}
+	}
+	for _, wrong := range []string{"https://t/trace", "javascript:alert({trace_id})", "ftp://t/{trace_id}", "{trace_id}",
+		"https://{trace_id}.example/", "https://t{trace_id}/", "https://user:hunter2@t/{trace_id}", "//t/{trace_id}", "https://t/%zz{trace_id}"} {
+		if _, err := New(Config{TraceURL: wrong}); err == nil || !strings.Contains(err.Error(), "Config.TraceURL") ||
+			strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"github.com/einmal-go/einmal/console"
 	"github.com/einmal-go/einmal/console/sqlaudit"
 	"github.com/einmal-go/einmal/consumer"
+	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/forward"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/sqloutbox"
 	"github.com/einmal-go/einmal/schema"
@@ -30,6 +33,8 @@ var consoleServe = command{
 		"dead letters and the outbox of that database.\n\n" +
 		"It is read-only unless -allow is given: then everybody who reaches the port may act. Without -listen only this machine does. Put a proxy that\n" +
 		"asks who somebody is before it, and let it send the name as HTTP basic authentication, if others are to see it.\n\n" +
+		"With -allow, dead letters of PostgreSQL are redriven as by dead redrive: they are published again by way of the outbox, and must carry their ids where\n" +
+		"-event-id says. What needs a consumer, its pauses and replays, its process's own console does.\n\n" +
 		"It runs until it is interrupted, and needs none of its sources at the start.\n\n" +
 		"example: einmal console -brokers kafka:9092 billing-1=http://billing-1:8080/status billing-2=http://billing-2:8080/status",
 	setup: func(flags *flag.FlagSet) action {
@@ -49,6 +54,8 @@ type consoleFlags struct {
 	tokenEnv      string
 	values, allow bool
 	audit         bool
+	eventID       eventID
+	traceURL      string
 	timeout       time.Duration
 }
 
@@ -67,6 +74,8 @@ func (f *consoleFlags) add(flags *flag.FlagSet) {
 	flags.BoolVar(&f.allow, "allow", false, "let everybody who reaches the port act, not only look")
 	flags.BoolVar(&f.audit, "audit", false,
 		"with -allow, write a row of each action into the table console_action of the database; without the row nothing is done")
+	flags.Var(&f.eventID, "event-id", "with -allow, where the consumers find an event's id, for redrives: "+eventIDForms)
+	flags.StringVar(&f.traceURL, "trace-url", "", "where traces are looked at: a `URL` with {trace_id} in it")
 	flags.DurationVar(&f.timeout, "timeout", 3*time.Second, "how long a source may take to answer")
 }
 
@@ -136,7 +145,7 @@ func ownHost(at net.Addr, next http.Handler) http.Handler {
 // config is the console's. Nothing is asked yet. end closes what was opened.
 func (f *consoleFlags) config(env *environment, args []string) (cfg *console.Config, end func(), err error) {
 	cfg = &console.Config{
-		Title: f.title, Groups: f.groups, Timeout: f.timeout, Logger: slog.New(slog.NewTextHandler(env.stderr, nil)),
+		Title: f.title, Groups: f.groups, Timeout: f.timeout, TraceURL: f.traceURL, Logger: slog.New(slog.NewTextHandler(env.stderr, nil)),
 		ShowValues: func(*http.Request) bool { return f.values },
 	}
 	if f.timeout <= 0 {
@@ -229,8 +238,11 @@ func (f *consoleFlags) database(env *environment, cfg *console.Config) (io.Close
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(2) // a job and who looks at it
+	db.SetMaxOpenConns(3) // a job, its row, and who looks at it
 	cfg.DeadLetters = []console.DeadLetters{{Name: "database", Table: tableOf(db, w)}}
+	if f.allow && w.dialect == schema.Postgres { // the outbox is there only
+		cfg.DeadLetters[0].Redrive, cfg.DeadLetters[0].Publishes = f.redrive(db, w), true
+	}
 	if f.audit {
 		cfg.Audit = sqlaudit.New(db, w.dialect, &sqlaudit.Config{Schema: w.cfg.Schema, Table: w.cfg.Tables["console_action"]})
 	}
@@ -238,4 +250,12 @@ func (f *consoleFlags) database(env *environment, cfg *console.Config) (io.Close
 		cfg.Outboxes = []console.Outbox{{Name: "database", Operator: outbox.NewOperator(sqloutbox.NewDatabase(db), w.cfg)}}
 	}
 	return db, nil
+}
+
+// redrive publishes dead letters again: a fleet's console has no handlers.
+func (f *consoleFlags) redrive(db *sql.DB, w *wanted) func(context.Context, deadletter.RedriveConfig) (deadletter.Report,
+	error) {
+	return func(ctx context.Context, cfg deadletter.RedriveConfig) (deadletter.Report, error) {
+		return republish(ctx, db, w, &forward.RedriveConfig{RedriveConfig: cfg, EventID: f.eventID.from}, outbox.DefaultMaxBytes)
+	}
 }

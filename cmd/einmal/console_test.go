@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/schema"
 	"github.com/einmal-go/einmal/status"
 )
 
@@ -155,9 +157,58 @@ func TestConsoleUsage(t *testing.T) {
 		"-env-token NOBODY a=http://x": "has no NOBODY",
 		"-url mysql://x":               "set -db",
 		"-allow -audit":                "-audit needs the database",
+		"-allow -event-id offset":      "want header:NAME",
+		"-trace-url https://traces/":   "Config.TraceURL",
 	} {
 		withEnv(t, nil, append([]string{"console", "-listen", "127.0.0.1:0"}, strings.Fields(args)...)...).want(t, exitUsage,
 			says)
 	}
 	withEnv(t, nil, "console", "-listen", "nowhere").want(t, exitNo, "-listen")
+}
+
+// A fleet's console redrives by way of the outbox where it may act; it needs no handlers, and no consumer's name. What
+// cannot be published stays, with the reason.
+func TestConsoleRedrives(t *testing.T) {
+	t.Parallel()
+	database := serverstest.DatabaseURL(t)
+	graveyard(t, database, schema.Postgres)
+	exec(t, database, "insert into processed_event (event_id, consumer_id) select event_id, consumer_id from dead_message; "+
+		"update dead_message set headers = json_build_array(json_build_object('key', 'id', 'text', event_id)), trace_id = '0af7651916cd43dd8448eb211c80319c' where topic <> 'orders2'")
+	vars := map[string]string{envURL: database}
+	if page := look(t, serveConsole(t, vars)+"/dead"); !strings.Contains(page, "gave_up") || strings.Contains(page, "do/dead.redrive") {
+		t.Errorf("a console that may not act shows:\n%s", page)
+	}
+	at := serveConsole(t, vars, "-allow", "-event-id", "header:id", "-trace-url", "https://traces/{trace_id}")
+	if page := look(t, at+"/letter?id=1"); !strings.Contains(page, `href="https://traces/0af7651916cd43dd8448eb211c80319c"`) {
+		t.Errorf("no link to the trace:\n%s", page)
+	}
+	page := look(t, at+"/do/dead.redrive?table=database&all=1")
+	if !strings.Contains(page, "3 dead letters of database") || !strings.Contains(page, "written to the outbox") {
+		t.Fatalf("what it would do:\n%s", page)
+	}
+	form := url.Values{"table": {"database"}, "all": {"1"}, "reason": {"the bank is back"}, "per_second": {"100"}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/do/dead.redrive", strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	job := res.Request.URL.String()
+	if !strings.Contains(job, "/job?id=") {
+		t.Fatalf("it leads to %s: %s", job, res.Status)
+	}
+	eventually(t, "the job has ended", func() bool {
+		page = look(t, job)
+		return strings.Contains(page, "It is done") || strings.Contains(page, "has failed")
+	})
+	if !strings.Contains(page, "is missing") {
+		t.Errorf("the job does not say what could not be published:\n%s", page)
+	}
+	einmal(t, database, "outbox", "list").want(t, exitOK, "orders0  e0", "orders1  e1", "listed: 2")
+	einmal(t, database, "dead", "list").want(t, exitOK, "orders2", "is missing", "listed: 1 of 1")
 }

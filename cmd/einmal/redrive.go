@@ -38,7 +38,7 @@ var deadRedrive = command{
 		unlimited(flags)
 		all := flags.Bool("all", false, "all of them")
 		maxBytes := flags.Int("max-bytes", outbox.DefaultMaxBytes, "the largest message to publish, in `bytes`")
-		flags.Var(&id, "event-id", "where the consumer finds the event's id: header:`NAME`, cloudevents, json:FIELD (json:meta.id for a field within a field), or key. By default header:"+consumer.DefaultEventIDHeader)
+		flags.Var(&id, "event-id", "where the consumer finds the event's id: "+eventIDForms)
 		flags.BoolVar(&cfg.DryRun, "dry-run", false, "say what would become of them, and change nothing")
 		flags.Float64Var(&cfg.PerSecond, "per-second", 10, "publish so many in a second at most; -1 is no limit")
 		yes := confirmFlag(flags)
@@ -89,8 +89,6 @@ func unlimited(flags *flag.FlagSet) {
 
 func redrive(ctx context.Context, env *environment, db *sql.DB, w *wanted, cfg *forward.RedriveConfig, maxBytes,
 	total int) error {
-	store := sqlstore.New(db, w.dialect, &sqlstore.Config{Schema: w.cfg.Schema, Table: w.cfg.Tables["processed_event"]})
-	events := sqloutbox.NewWriter(&outbox.WriterConfig{Tables: w.cfg, MaxBytes: maxBytes})
 	done := "published"
 	if cfg.DryRun {
 		done = "would be published"
@@ -102,11 +100,19 @@ func redrive(ctx context.Context, env *environment, db *sql.DB, w *wanted, cfg *
 		looked++
 		show(looked)
 	}
-	report, err := forward.Redrive(ctx, store, tableOf(db, w), events, cfg)
+	report, err := republish(ctx, db, w, cfg, maxBytes)
 	end()
 	fmt.Fprintf(env.stdout, "%s: %d, cannot be: %d, held: %d, gone: %d\n", done, report.Redriven, report.Failed,
 		report.Held, report.Gone)
 	return cmp.Or(err, failedIf(report.Failed > 0))
+}
+
+// republish publishes dead letters again, by way of the outbox.
+func republish(ctx context.Context, db *sql.DB, w *wanted, cfg *forward.RedriveConfig, maxBytes int) (deadletter.Report,
+	error) {
+	store := sqlstore.New(db, w.dialect, &sqlstore.Config{Schema: w.cfg.Schema, Table: w.cfg.Tables["processed_event"]})
+	events := sqloutbox.NewWriter(&outbox.WriterConfig{Tables: w.cfg, MaxBytes: maxBytes})
+	return forward.Redrive(ctx, store, tableOf(db, w), events, cfg)
 }
 
 func failedIf(yes bool) error {
@@ -123,6 +129,10 @@ func showRedrive(to io.Writer, rec *deadletter.Record, err error) {
 			plain(deadletter.Text(err, nil)))
 	}
 }
+
+// eventIDForms are what -event-id takes.
+const eventIDForms = "header:`NAME`, cloudevents, json:FIELD (json:meta.id for a field within a field), or key. By default header:" +
+	consumer.DefaultEventIDHeader
 
 // eventID is where the id of an event stands.
 type eventID struct {

@@ -6,6 +6,7 @@
 //	go run ./cmd/bench consume   # no database: what the runner itself costs
 //	go run ./cmd/bench observe   # what tracing and metrics cost
 //	go run ./cmd/bench janitor   # what deleting old records costs a consumer
+//	go run ./cmd/bench console   # what a console costs that somebody looks at
 //	go run ./cmd/bench audit     # how long an audit of a large topic takes, and its memory
 package main
 
@@ -29,6 +30,7 @@ const usage = `usage: bench dedup [flags]     the full chain with a database, be
        bench idempotency [flags]  requests with an Idempotency-Key, beside the same handler without it
        bench observe [flags]   the full chain and an empty handler, with and without tracing and metrics
        bench janitor [flags]   the full chain beside a janitor that works off a backlog
+       bench console [flags]   the full chain beside a console that somebody looks at, with 10 million dead letters
        bench audit [flags]     how long an audit of a large topic takes, and how much memory
 `
 
@@ -43,6 +45,7 @@ var benchmarks = map[string]func(ctx context.Context, args []string) error{
 	"janitor": sweeps,
 	"observe": observe,
 	"audit":   auditBench,
+	"console": consoleBench,
 
 	"idempotency": idempotencyBench,
 }
