@@ -22,6 +22,7 @@ import (
 	"github.com/einmal-go/einmal/deadletter/pgxdeadletter"
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
+	"github.com/einmal-go/einmal/middleware"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/pgxoutbox"
 	"github.com/einmal-go/einmal/schema"
@@ -32,6 +33,7 @@ type works struct {
 	*site
 
 	pool   *pgxpool.Pool
+	broker *serverstest.Broker
 	topic  string
 	locked atomic.Pointer[string] // the action that nobody may do
 	tried  atomic.Int64           // attempts at the message that fails
@@ -41,7 +43,7 @@ func working(t *testing.T, letters, events int) *works {
 	t.Helper()
 	w := &works{pool: serverstest.Pool(t)}
 	broker := serverstest.InProcess(t)
-	w.topic = broker.Topic(t, 2)
+	w.broker, w.topic = broker, broker.Topic(t, 2)
 	group := serverstest.Group(t)
 	err := schema.Postgres.Apply(t.Context(), func(ctx context.Context, sql string) error {
 		_, err := w.pool.Exec(ctx, sql)
@@ -56,6 +58,7 @@ func working(t *testing.T, letters, events int) *works {
 
 	table := pgxdeadletter.New(w.pool, nil)
 	quiet := slog.New(slog.DiscardHandler)
+	w.exec(t, "create table replayed (event text not null)")
 	c, err := consumer.New(consumer.Config{Logger: quiet, Brokers: broker.Addrs, Group: group,
 		Topics: map[string]consumer.Topic{w.topic: {
 			Handler: consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error {
@@ -80,7 +83,7 @@ func working(t *testing.T, letters, events int) *works {
 	})
 	w.site = serve(t, func(cfg *console.Config) {
 		cfg.Processes, cfg.Logger = cfg.Processes[:1], quiet
-		cfg.Consumers = []console.Consumer{{Name: group, Levers: c}}
+		cfg.Consumers = []console.Consumer{{Name: group, Levers: c, Replay: w.replay(broker.Addrs, group)}}
 		cfg.DeadLetters = []console.DeadLetters{{Name: "dead letters", Table: table,
 			Redrive: func(ctx context.Context, rc deadletter.RedriveConfig) (deadletter.Report, error) {
 				handled := func(context.Context, pgx.Tx, *consumer.Message) error { return nil }
@@ -102,6 +105,20 @@ func working(t *testing.T, letters, events int) *works {
 		time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 	}
 	return w
+}
+
+// replay replays messages by a handler that writes a row of each that has an id.
+func (w *works) replay(brokers []string, group string) func(context.Context, consumer.ReplayConfig) (*consumer.ReplayReport, error) {
+	handled := func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
+		_, err := tx.Exec(ctx, "insert into replayed values ($1)", msg.EventID)
+		return err
+	}
+	cfg := consumer.Config{Logger: slog.New(slog.DiscardHandler), Brokers: brokers, Group: group,
+		Topics: map[string]consumer.Topic{w.topic: {Handler: middleware.Dedup(pgxstore.New(w.pool, nil), handled, nil)}}}
+	return func(ctx context.Context, rc consumer.ReplayConfig) (*consumer.ReplayReport, error) {
+		rc.Keep = consumer.KeptForever
+		return consumer.Replay(ctx, cfg, rc)
+	}
 }
 
 func (w *works) exec(t *testing.T, sql string, args ...any) {
@@ -257,6 +274,83 @@ func TestLeversInTheBrowser(t *testing.T) {
 	b.await(w.topic)
 	if text := b.text("main"); strings.Contains(text, "is paused") {
 		b.Errorf("it is paused still:\n%s", text)
+	}
+}
+
+// A replay: its form is the dry run, which says what would be read and reads nothing; its job has progress that outlives
+// a reload, and an end with what took effect. Another one is stopped before its end. A window that is none, or has
+// nothing, or is not allowed is refused.
+func TestReplayInTheBrowser(t *testing.T) {
+	t.Parallel()
+	w, b := working(t, 0, 0), open(t)
+	const messages = 40
+	for i := range messages {
+		w.broker.Produce(t, &sarama.ProducerMessage{Topic: w.topic, Partition: 0, Key: sarama.StringEncoder("good"),
+			Value:   sarama.StringEncoder("{}"),
+			Headers: []sarama.RecordHeader{{Key: []byte("event-id"), Value: fmt.Appendf(nil, "e-%d", i)}}})
+	}
+	ask := func(fields map[string]string) {
+		b.Helper()
+		b.visit(w.at + "levers")
+		for name, text := range fields {
+			if name == "all" {
+				b.click("[name=all]")
+				continue
+			}
+			b.run(typeInto("[name="+name+"]", text))
+		}
+		b.follow("Say what it would read")
+	}
+	ask(nil)
+	b.await("Name a window")
+	ask(map[string]string{"from": "1h", "to": "2h"})
+	b.await("The window ends before it begins")
+	ask(map[string]string{"from": "2001-01-01", "to": "2001-01-02"})
+	b.await("There is nothing to replay")
+
+	ask(map[string]string{"from": "1h"})
+	b.await("At most 41 messages in 2 partitions", "Partition 0: offsets 0 to 39", "Partition 1: offsets 0 to 0")
+	if n := w.count(t, "replayed"); n != 0 {
+		b.Fatalf("the dry run has handled %d messages", n)
+	}
+	locked := "replay"
+	w.locked.Store(&locked)
+	b.do("nobody may")
+	b.await("You may not do this", "it is locked tonight")
+	w.locked.Store(nil)
+
+	ask(map[string]string{"from": "1h"})
+	value[bool](b, `(document.querySelector("[name=per_second]").value = "4", true)`)
+	b.do("the database was restored")
+	b.await("It is at work", "the database was restored", "anna")
+	const percent = `document.querySelector("progress")?.value ?? -1`
+	b.eventually("its progress is seen", func() bool { p := value[float64](b, percent); return p > 0 && p < 100 })
+	b.leave(func() { value[bool](b, "location.reload() ?? true") })
+	b.await("It is at work")
+	if p := value[float64](b, percent); p <= 0 {
+		b.Errorf("behind a reload its progress is %v", p)
+	}
+	b.await("It is done", "40 took effect now, 0 had taken effect before", "1 have no event's id")
+	if n := w.count(t, "replayed"); n != messages {
+		b.Errorf("%d messages took effect", n)
+	}
+
+	ask(map[string]string{"all": "1"})
+	b.await("At most 41 messages")
+	value[bool](b, `(document.querySelector("[name=per_second]").value = "1", true)`)
+	b.do("once more")
+	b.await("It is at work")
+	b.follow("Stop it")
+	b.do("it is not needed")
+	b.await("It was stopped")
+	if text := b.text("main"); strings.Contains(text, "41 of 41") {
+		b.Errorf("it came to its end:\n%s", text)
+	}
+	if n := w.count(t, "replayed"); n != messages {
+		b.Errorf("%d messages took effect, of which some twice", n)
+	}
+	if n := w.count(t, "console_action where action = 'replay' and ended_at is not null and (error = '') = (reason = 'the database was restored')"); n != 2 {
+		b.Errorf("the audit table has %d rows of the two", n)
 	}
 }
 

@@ -274,7 +274,12 @@ func TestPageKeepsUp(t *testing.T) {
 
 	b.click("#hold")
 	s.service.set("consumer", partitions(1, true))
-	time.Sleep(6 * time.Second) // longer than a page waits
+	value[bool](b, `(window.asks = 0, window.tries = 0, window.fetch = ((real) => (...of) => { window.asks++; return real(...of); })(window.fetch), true)`)
+	value[bool](b, `(setInterval(() => window.tries++, 5000), true)`) // as often as the page would ask
+	b.eventually("it would have asked", func() bool { return value[int](b, "window.tries") > 1 })
+	if n := value[int](b, "window.asks"); n != 0 {
+		b.Errorf("a page that is held has asked %d times", n)
+	}
 	if text := b.text("#verdict"); text != "All is well" ||
 		!value[bool](b, `document.getElementById("hold").getAttribute("aria-pressed") === "true"`) {
 		b.Errorf("a page that is held shows %q", text)
