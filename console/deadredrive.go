@@ -113,15 +113,20 @@ func (ch *chosenLetters) held(ctx context.Context, c *Console) []string {
 	return says
 }
 
+// maxOvertaken is up to which dead letters are counted that would overtake others.
+const maxOvertaken = 1_000
+
 // order says whether the order of a key would change.
 func (ch *chosenLetters) order(ctx context.Context, c *Console) string {
 	var n int64
 	var more bool
 	err := ch.ask(ctx, c, func(ctx context.Context, b deadletter.Browser) (err error) {
-		n, more, err = b.Overtaken(ctx, ch.search, maxCounted)
+		n, more, err = b.Overtaken(ctx, ch.search, maxOvertaken)
 		return err
 	})
 	switch {
+	case errors.Is(err, deadletter.ErrTooLong):
+		return "Whether some would overtake earlier ones of their key could not be told in time, they are too many: redrive those of a key or of a window of time, if the order matters."
 	case err != nil:
 		return "Whether some would overtake earlier ones of their key could not be told: " + shownError(err) + "."
 	case n == 0:

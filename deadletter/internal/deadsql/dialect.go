@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/einmal-go/einmal/schema"
 )
@@ -26,13 +27,13 @@ type Rows interface {
 // dialect is what differs between databases.
 type dialect struct {
 	name   schema.Dialect
-	mark   string // before the number of a parameter
-	skip   string // behind a select that locks its rows, and does not wait
-	chosen string // rows by their ids, which a select in place of %s finds
-	json   string // behind a parameter, or a column, that is JSON
-	text   string // behind a column of JSON that is read as a text
-	like   string // compares a column with a pattern, whatever the case of its letters
-	limit  string // statements of a transaction that only reads, and their time in milliseconds; "" if there is no such thing
+	mark   string                   // before the number of a parameter
+	skip   string                   // behind a select that locks its rows, and does not wait
+	chosen string                   // rows by their ids, which a select in place of %s finds
+	json   string                   // behind a parameter, or a column, that is JSON
+	text   string                   // behind a column of JSON that is read as a text
+	like   func(text string) string // compares a column with a pattern that looks for a text, whatever the case of its letters
+	limit  string                   // statements of a transaction that only reads, and their time in milliseconds; "" if there is no such thing
 	now    string
 	time   func(t time.Time) any
 	moment func(column string) string // a column of times, in a form that readTime takes
@@ -42,7 +43,7 @@ var dialects = map[schema.Dialect]*dialect{
 	schema.Postgres: {
 		name: schema.Postgres, mark: "$", skip: " for update skip locked", chosen: "id = any(array(%s))", json: "::jsonb",
 		text: "::text",
-		like: "%s ilike %s",
+		like: like,
 		limit: "select set_config('statement_timeout', '%d', true), set_config('transaction_read_only', 'on', true), " +
 			"set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true)", // a plan for these arguments
 		now:  "clock_timestamp()",
@@ -53,11 +54,21 @@ var dialects = map[schema.Dialect]*dialect{
 	},
 	schema.SQLite: {
 		name: schema.SQLite, mark: "?", chosen: "id in (%s)",
-		like:   `%s like %s escape '\'`,
+		like:   func(string) string { return `%s like %s escape '\'` },
 		now:    "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
 		time:   func(t time.Time) any { return t.UTC().Format(sqliteTime) },
 		moment: func(column string) string { return column },
 	},
+}
+
+// like is PostgreSQL's. Where the text is ASCII, other letters need not be compared, which takes most of the time.
+func like(text string) string {
+	for _, r := range text {
+		if r >= utf8.RuneSelf {
+			return "%s ilike %s"
+		}
+	}
+	return `%s collate "C" ilike %s`
 }
 
 // sqliteTime is the form in which SQLite's own strftime writes it, so that texts are in the order of the times.

@@ -58,5 +58,13 @@ func (c *conditions) where() string {
 	if len(c.texts) == 0 {
 		return ""
 	}
-	return " where " + strings.Join(c.texts, " and ")
+	return " where " + c.all()
+}
+
+// all is the condition that they all hold.
+func (c *conditions) all() string {
+	if len(c.texts) == 0 {
+		return "1 = 1"
+	}
+	return strings.Join(c.texts, " and ")
 }

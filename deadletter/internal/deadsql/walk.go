@@ -12,8 +12,8 @@ import (
 )
 
 // walk looks for what a search finds. What an index finds in the order of the ids is asked for directly. Otherwise the
-// indexes tell whether the consumer, the kind and the error, or the window of time, leave a few rows only, each of which
-// is looked at then. If they do not, the table is gone through, a stretch of ids at a time, until the page is full or
+// indexes tell whether the event, the key, the consumer with kind and error, or the window of time leave a few rows
+// only, each of which is looked at then: a planner that guesses would combine indexes of millions. If they do not, the table is gone through, a stretch of ids at a time, until the page is full or
 // the time is up.
 type walk struct {
 	*base
@@ -30,8 +30,8 @@ type walk struct {
 const (
 	// fewRows are so few that each of them can be looked at.
 	fewRows = 10_000
-	// boundedRows is how many entries of an index are looked at to know the first and the last id.
-	boundedRows = 200_000
+	// boundedRows is how many entries of the index of the times are looked at to know the first and the last id of a window.
+	boundedRows = 500_000
 	// stretchRows is how many rows are looked at by one statement.
 	stretchRows = 20_000
 )
@@ -42,7 +42,7 @@ func (w *walk) list(ctx context.Context) ([]*deadletter.Record, error) {
 	if err := w.narrow(ctx); err != nil {
 		return nil, err
 	}
-	if w.direct() || w.few != nil {
+	if w.few != nil || w.served() || w.search.Event != "" || w.search.Key != nil {
 		where := w.where()
 		w.behind(where)
 		return w.rows(ctx, where, w.limit())
@@ -51,16 +51,18 @@ func (w *walk) list(ctx context.Context) ([]*deadletter.Record, error) {
 	return w.through(ctx, begun.Add(deadline.Sub(begun)*6/10)) // so that the last stretch ends in time
 }
 
-// direct reports whether an index finds what is looked for, in the order of the ids or as a few rows.
-func (w *walk) direct() bool {
+// served reports whether an index has exactly what is looked for, in the order of the ids.
+func (w *walk) served() bool {
 	s := &w.search
-	if len(s.IDs) > 0 || s.Event != "" || s.Key != nil {
+	switch {
+	case len(s.IDs) > 0:
 		return true
-	}
-	if s.Text != "" || s.Topic != "" || !s.Since.IsZero() || !s.Until.IsZero() {
+	case s.Text != "" || s.Topic != "" || !s.Since.IsZero() || !s.Until.IsZero():
 		return false
+	case s.Consumer == "" && s.Kind == "" && s.ErrorType == "" && !s.NoErrorType:
+		return s.Event == "" || s.Key == nil
 	}
-	return w.wholeGroup() || s.Consumer == "" && s.Kind == "" && s.ErrorType == "" && !s.NoErrorType
+	return w.wholeGroup() && s.Event == "" && s.Key == nil
 }
 
 // wholeGroup reports whether the search names a group, see deadletter.Group.
@@ -87,29 +89,38 @@ func (w *walk) window(c *conditions) {
 // narrow finds out what the indexes know of.
 func (w *walk) narrow(ctx context.Context) error {
 	w.last = math.MaxInt64
-	if w.direct() {
+	if w.served() {
 		return nil
 	}
-	var known []func(c *conditions)
+	type set struct {
+		meets func(c *conditions)
+		most  int64 // how many entries of its index are looked at
+	}
+	var known []set
+	for _, one := range []deadletter.Search{{Event: w.search.Event}, {Key: w.search.Key}} {
+		if one.Event != "" || one.Key != nil {
+			known = append(known, set{func(c *conditions) { c.find(&one) }, fewRows})
+		}
+	}
 	if w.search.Consumer != "" {
-		known = append(known, w.group)
+		known = append(known, set{w.group, fewRows})
 	}
 	if !w.search.Since.IsZero() || !w.search.Until.IsZero() {
-		known = append(known, w.window)
+		known = append(known, set{w.window, boundedRows})
 	}
-	for _, meets := range known {
+	for _, s := range known {
 		c := &conditions{dialect: w.dialect}
-		meets(c)
+		s.meets(c)
 		var n, first, last int64
 		err := w.row(ctx, fmt.Sprintf("select count(*), coalesce(min(id), 0), coalesce(max(id), 0) from (select id from %s%s limit %d) entries",
-			w.name, c.where(), boundedRows+1), c.args, &n, &first, &last)
+			w.name, c.where(), s.most+1), c.args, &n, &first, &last)
 		switch {
 		case err != nil:
 			return err
 		case n <= fewRows:
-			w.few = meets
+			w.few = s.meets
 			return nil
-		case n <= boundedRows:
+		case n <= s.most:
 			w.first, w.last = max(w.first, first), min(w.last, last)
 		}
 	}
@@ -212,8 +223,8 @@ func (w *walk) stretch(ctx context.Context) (end int64, died time.Time, more boo
 	w.bounds(c)
 	w.behind(c)
 	var at any
-	err = w.row(ctx, fmt.Sprintf("select id, %s from %s%s order by id %s limit 1 offset %d", w.dialect.moment("died_at"),
-		w.name, c.where(), w.order(), stretchRows-1), c.args, &end, &at)
+	err = w.row(ctx, fmt.Sprintf("select id, %s from %s where id = (select id from %[2]s%s order by id %s limit 1 offset %d)",
+		w.dialect.moment("died_at"), w.name, c.where(), w.order(), stretchRows-1), c.args, &end, &at)
 	if errors.Is(err, errNoRow) {
 		return 0, died, false, nil
 	}

@@ -39,7 +39,7 @@ select 'c', 'e', 't', 0, i, 'gave_up', iif(i in (3, 20001, 40009), 'a needle', '
 	for _, oldest := range []bool{true, false} {
 		w := &walk{base: table.base, conn: SQL(db), name: "dead_message", search: deadletter.Search{Text: "needle"},
 			page: deadletter.Page{OldestFirst: oldest}}
-		if err := w.narrow(t.Context()); err != nil || w.few != nil || w.direct() {
+		if err := w.narrow(t.Context()); err != nil || w.few != nil || w.served() {
 			t.Fatalf("%v, %v", w.few != nil, err)
 		}
 		var ids, ends []int64
