@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,6 +30,12 @@ type lettersView struct {
 
 // Arg is what was asked for.
 func (v *lettersView) Arg(name string) string { return v.Args.Get(name) }
+
+// Narrowed reports whether something is asked for that the form has among the seldom fields.
+func (v *lettersView) Narrowed() bool {
+	return slices.ContainsFunc([]string{"consumer", "kind", "error", "topic", "id", "order"},
+		func(name string) bool { return v.Arg(name) != "" })
+}
 
 // Letter is the page of one.
 func (v *lettersView) Letter(rec *deadletter.Record) string {

@@ -24,14 +24,14 @@ var pages = []page{
 	{pattern: "/process", template: "process", live: true, show: (*Console).process},
 	{pattern: "/message", nav: "Message", template: "message", show: (*Console).message},
 	{pattern: "/dead", nav: "Dead letters", template: "dead", show: (*Console).deadPage, when: hasDead},
-	{pattern: "/letters", template: "letters", show: (*Console).lettersPage},
-	{pattern: "/letter", template: "letter", show: (*Console).letterPage},
+	{pattern: "/letters", under: "/dead", template: "letters", show: (*Console).lettersPage},
+	{pattern: "/letter", under: "/dead", template: "letter", show: (*Console).letterPage},
 	{pattern: "/outbox", nav: "Outbox", template: "outbox", show: (*Console).outboxPage, when: hasOutbox},
-	{pattern: "/events", template: "events", show: (*Console).eventsPage},
-	{pattern: "/event", template: "event", show: (*Console).eventPage},
+	{pattern: "/events", under: "/outbox", template: "events", show: (*Console).eventsPage},
+	{pattern: "/event", under: "/outbox", template: "event", show: (*Console).eventPage},
 	{pattern: "/levers", nav: "Levers", template: "levers", live: true, show: (*Console).leversPage, when: hasLevers},
 	{pattern: "/jobs", nav: "Jobs", template: "jobs", live: true, show: (*Console).jobsPage, when: hasJobs},
-	{pattern: "/job", template: "job", live: true, show: (*Console).jobPage},
+	{pattern: "/job", under: "/jobs", template: "job", live: true, show: (*Console).jobPage},
 }
 
 // deeds are all actions. A new one is a deed in the file of its page, and a line here.
@@ -52,6 +52,7 @@ var deeds = []deed{
 type page struct {
 	pattern  string // of http.ServeMux, without a method; at most two segments
 	nav      string // its name in the navigation; "" for a page to which others link
+	under    string // the pattern of the page of the navigation to which it belongs; "" for none
 	template string // a file of templates/, which defines "main"
 	live     bool   // it is asked for again every few seconds while somebody looks
 
@@ -79,7 +80,8 @@ type view struct {
 
 type navItem struct {
 	Name, Path string
-	Here       bool
+	Here       bool // it is this page
+	Within     bool // this page belongs to it
 }
 
 //go:embed templates/*.html
@@ -126,7 +128,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, code int, p *pa
 	for _, other := range pages {
 		if other.nav != "" && (other.when == nil || other.when(c)) {
 			path := strings.TrimPrefix(strings.TrimSuffix(other.pattern, "{$}"), "/")
-			v.Nav = append(v.Nav, navItem{other.nav, path, "/"+path == r.URL.Path})
+			v.Nav = append(v.Nav, navItem{other.nav, path, "/"+path == r.URL.Path, p.under != "" && p.under == other.pattern})
 		}
 	}
 	var text bytes.Buffer

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -198,6 +199,13 @@ func (b *tab) await(texts ...string) {
 		}
 	}
 	b.Fatalf("the page does not show %s:\n%s", missing, seen)
+}
+
+// has reports whether the page has all of these.
+func (b *tab) has(texts ...string) bool {
+	b.Helper()
+	seen := b.text("main")
+	return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(seen, text) })
 }
 
 // eventually waits for a condition.

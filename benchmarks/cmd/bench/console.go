@@ -31,8 +31,8 @@ func consoleBench(ctx context.Context, args []string) error {
 	fs.IntVar(&s.letters, "letters", 10_000_000, "dead letters in the table that the console shows")
 	fs.StringVar(&s.in, "letters-in", "", "the `schema` of a table that is there already, instead of making one")
 	fs.IntVar(&s.messages, "messages", 1_000_000, "messages of the backlog: more than are handled in all windows")
-	fs.DurationVar(&s.window, "window", 15*time.Second, "how long a side is measured in a round")
-	rounds := fs.Int("rounds", 7, "rounds; an odd number has a median that was measured")
+	fs.DurationVar(&s.window, "window", 10*time.Second, "how long a side is measured in a round")
+	rounds := fs.Int("rounds", 15, "rounds; an odd number has a median that was measured")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -59,12 +59,8 @@ func consoleBench(ctx context.Context, args []string) error {
 		return err
 	}
 	report(os.Stdout, "4 partitions, msg/s", results)
-	var ratios []float64
-	for i, rate := range results[1].rates {
-		ratios = append(ratios, rate/results[0].rates[i])
-	}
-	slices.Sort(ratios)
-	fmt.Printf("  with to without, of the same round: median %.3f, from %.3f to %.3f\n", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+	s.compare("msg/s, with to without, of the same round", results[1].rates, results[0].rates)
+	s.compare("CPU time of the process for a message, likewise", s.cpu[1], s.cpu[0])
 	for _, path := range looked {
 		slices.Sort(s.took[path])
 		all := s.took[path]
@@ -84,6 +80,18 @@ type consoleService struct {
 
 	mu   sync.Mutex
 	took map[string][]time.Duration // by page
+	cpu  [2][]float64               // of each window, without and with: seconds of this process for a message
+}
+
+// compare reports the ratios of what was measured in the same round.
+func (s *consoleService) compare(what string, with, without []float64) {
+	var ratios []float64
+	for i := range with {
+		ratios = append(ratios, with[i]/without[i])
+	}
+	slices.Sort(ratios)
+	n := len(ratios)
+	fmt.Printf("  %s: median %.3f, the middle half from %.3f to %.3f\n", what, ratios[n/2], ratios[n/4], ratios[n-1-n/4])
 }
 
 // looked are the pages that somebody has open.
@@ -114,7 +122,7 @@ func (s *consoleService) fill(ctx context.Context, url string) (in string, err e
 
 // measure has a consumer work off a backlog, and counts what it handles in each window.
 func (s *consoleService) measure(ctx context.Context, rounds int) (results []result, err error) {
-	s.took = map[string][]time.Duration{}
+	s.took = map[string][]time.Duration{} // of the first window
 	own, err := s.database.NewSchema(ctx, "bench")
 	if err != nil {
 		return nil, err
@@ -142,13 +150,23 @@ func (s *consoleService) measure(ctx context.Context, rounds int) (results []res
 		for m.ended.Load() < int64(s.messages/100) && ctx.Err() == nil { // it has begun
 			time.Sleep(10 * time.Millisecond)
 		}
-		without := func(ctx context.Context) (float64, error) { return s.count(ctx, m) }
+		page, end, err := s.page(c, cfg.Group, pool)
+		if err != nil {
+			return err
+		}
+		defer end()
+		without := func(ctx context.Context) (float64, error) { return s.count(ctx, m, 0) }
 		with := func(ctx context.Context) (rate float64, err error) {
-			return rate, s.shown(ctx, c, cfg.Group, pool, func() error {
-				rate, err = s.count(ctx, m)
+			err = s.shown(ctx, page, func() error {
+				rate, err = s.count(ctx, m, 1)
 				return err
 			})
+			return rate, err
 		}
+		if _, err := with(ctx); err != nil { // connections and statements
+			return err
+		}
+		s.cpu, s.took = [2][]float64{}, map[string][]time.Duration{}
 		results, err = interleave(ctx, rounds, []side{{"without a console", without}, {"with one", with}})
 		stop()
 		return errors.Join(err, <-ended)
@@ -156,27 +174,28 @@ func (s *consoleService) measure(ctx context.Context, rounds int) (results []res
 	return results, err
 }
 
-// count counts for the length of a window.
-func (s *consoleService) count(ctx context.Context, m *meter) (float64, error) {
-	before, begun := m.ended.Load(), time.Now()
+// count counts for the length of a window of a side.
+func (s *consoleService) count(ctx context.Context, m *meter, side int) (float64, error) {
+	before, begun, used := m.ended.Load(), time.Now(), cpuTime()
 	select {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	case <-m.done:
 		return 0, errors.New("the backlog has ended: raise -messages")
 	case <-time.After(s.window):
-		return float64(m.ended.Load()-before) / time.Since(begun).Seconds(), nil
+		n := float64(m.ended.Load() - before)
+		s.cpu[side] = append(s.cpu[side], (cpuTime()-used).Seconds()/n)
+		return n / time.Since(begun).Seconds(), nil
 	}
 }
 
-// shown has a console shown while f runs.
-func (s *consoleService) shown(ctx context.Context, c *consumer.Consumer, group string, pool *pgxpool.Pool, f func() error) error {
+// page is the console of the service.
+func (s *consoleService) page(c *consumer.Consumer, group string, pool *pgxpool.Pool) (page *console.Console, end func(), err error) {
 	kafka, err := consumer.NewCluster(s.kafka.Addrs, nil)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer kafka.Close()
-	page, err := console.New(console.Config{
+	page, err = console.New(console.Config{
 		Kafka: kafka, Groups: []string{group}, Logger: quiet,
 		Processes: []console.Process{{Name: "this process", Status: status.Handler(status.Sections{
 			"consumer": func(context.Context) (any, error) { return c.Status(), nil },
@@ -184,9 +203,11 @@ func (s *consoleService) shown(ctx context.Context, c *consumer.Consumer, group 
 		DeadLetters: []console.DeadLetters{{Name: "dead letters", Table: pgxdeadletter.New(pool, &pgxdeadletter.Config{Schema: s.in})}},
 		Consumers:   []console.Consumer{{Name: group, Levers: c}},
 	})
-	if err != nil {
-		return err
-	}
+	return page, func() { _ = kafka.Close() }, err
+}
+
+// shown has the console look and be looked at while f runs.
+func (s *consoleService) shown(ctx context.Context, page *console.Console, f func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -198,7 +219,7 @@ func (s *consoleService) shown(ctx context.Context, c *consumer.Consumer, group 
 	for _, path := range looked {
 		all.Go(func() { failed <- s.look(ctx, server.URL+"/"+path, path) })
 	}
-	err = f()
+	err := f()
 	stop()
 	for range looked {
 		err = errors.Join(err, <-failed)
