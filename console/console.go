@@ -19,6 +19,7 @@ type Console struct {
 	jobs     *jobs
 	dead     []*deadTable
 	outboxes []*outboxTable
+	tables   []*source[tableSeen]
 
 	processes []*process
 	groups    *groups
@@ -43,6 +44,7 @@ func New(cfg Config) (*Console, error) {
 	}
 	c.dead = newDeadTables(c.cfg.DeadLetters)
 	c.outboxes = newOutboxTables(c.cfg.Outboxes)
+	c.tables = c.newTableSources()
 	c.groups = newGroups(c.cfg.Kafka, c.cfg.Timeout)
 	c.assets = newAssets()
 	c.http = c.routes()

@@ -169,6 +169,7 @@ func (b *browser) until(path, text string) string {
 func TestDeadPages(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(_ *testing.T, g *graveyard) {
+		g.has(g.get("", 200), "shop: messages were given up", "5 dead letters, the newest of the last hour", "to know")
 		page := g.get("dead", 200)
 		g.has(page, "billing/orders", "mail/orders", "gave_up", "too_old", "declined", `<td class="n">3</td>`)
 		page = g.get("letters?"+url.Values{"table": {"shop"}, "text": {"CARD OF <i>3"}}.Encode(), 200)

@@ -53,6 +53,7 @@ func TestOutboxPages(t *testing.T) {
 	t.Parallel()
 	b, _ := events(t)
 	page := b.get("outbox", 200)
+	b.has(b.get("", 200), "events are blocked", "2 of them, the first because the topic is &lt;i&gt;gone", "held back")
 	b.has(page, "two-phase", "relay-1", "the topic is &lt;i&gt;gone", "&lt;b&gt;mail", `>2</a>`, `>5</a>`, `<dd><strong class="stuck">2</strong></dd>`)
 	b.hasNot(page, "<i>gone", "secret")
 	b.has(b.get("events?state=DEAD", 200), ">6</a>", "ann: no use", "outbox.retry")

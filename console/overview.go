@@ -46,7 +46,7 @@ type deadRow struct {
 func (c *Console) overview(r *http.Request) (title string, body any, err error) {
 	s := c.look(r.Context())
 	v := &overviewView{state: s, Past: pastText(c.history.span(s.At)), Unknown: len(c.processes) == 0 &&
-		len(c.cfg.Groups) == 0}
+		len(c.cfg.Groups) == 0 && len(c.tables) == 0}
 	for _, g := range s.Groups {
 		for _, t := range g.Topics() {
 			row := topicRow{topicState: t, Rate: c.history.latest(rateKey(g.Name, t.Topic), s.At)}

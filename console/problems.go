@@ -54,6 +54,9 @@ func (c *Console) problems(s *state) []problem {
 	for _, g := range s.Groups {
 		list = append(list, g.problems(s.At)...)
 	}
+	for _, t := range s.Tables {
+		list = append(list, t.problems(s)...)
+	}
 	keys := make([]string, 0, len(list))
 	for _, p := range list {
 		keys = append(keys, p.key)

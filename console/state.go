@@ -20,6 +20,7 @@ type state struct {
 	Outboxes  []outboxState
 	Dead      []deadState
 	Janitors  []janitorState
+	Tables    []tableState
 	Problems  []problem // the most urgent first
 }
 
@@ -76,6 +77,10 @@ func (c *Console) look(ctx context.Context) *state {
 	var all sync.WaitGroup
 	for i, p := range c.processes {
 		all.Go(func() { s.Processes[i] = processState{p, p.report.look(ctx)} })
+	}
+	s.Tables = c.newTableStates()
+	for i, t := range c.tables {
+		all.Go(func() { s.Tables[i].answer = t.look(ctx) })
 	}
 	all.Wait()
 	byName := map[string]*groupState{}
