@@ -31,7 +31,7 @@ func consoleBench(ctx context.Context, args []string) error {
 	fs.IntVar(&s.letters, "letters", 10_000_000, "dead letters in the table that the console shows")
 	fs.StringVar(&s.in, "letters-in", "", "the `schema` of a table that is there already, instead of making one")
 	fs.IntVar(&s.messages, "messages", 1_000_000, "messages of the backlog: more than are handled in all windows")
-	fs.DurationVar(&s.window, "window", 10*time.Second, "how long a side is measured in a round")
+	fs.DurationVar(&s.window, "window", 5*time.Second, "how long a side is measured in a round")
 	rounds := fs.Int("rounds", 15, "rounds; an odd number has a median that was measured")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -59,8 +59,11 @@ func consoleBench(ctx context.Context, args []string) error {
 		return err
 	}
 	report(os.Stdout, "4 partitions, msg/s", results)
-	s.compare("msg/s, with to without, of the same round", results[1].rates, results[0].rates)
-	s.compare("CPU time of the process for a message, likewise", s.cpu[1], s.cpu[0])
+	fmt.Println("  to the first side of the same round:")
+	for i, r := range results[1:] {
+		s.compare(r.name+", msg/s", r.rates, results[0].rates)
+		s.compare(r.name+", CPU time of the process for a message", s.cpu[i+1], s.cpu[0])
+	}
 	for _, path := range looked {
 		slices.Sort(s.took[path])
 		all := s.took[path]
@@ -80,7 +83,7 @@ type consoleService struct {
 
 	mu   sync.Mutex
 	took map[string][]time.Duration // by page
-	cpu  [2][]float64               // of each window, without and with: seconds of this process for a message
+	cpu  [4][]float64               // by side, of each window: seconds of this process for a message
 }
 
 // compare reports the ratios of what was measured in the same round.
@@ -91,7 +94,7 @@ func (s *consoleService) compare(what string, with, without []float64) {
 	}
 	slices.Sort(ratios)
 	n := len(ratios)
-	fmt.Printf("  %s: median %.3f, the middle half from %.3f to %.3f\n", what, ratios[n/2], ratios[n/4], ratios[n-1-n/4])
+	fmt.Printf("    %s: median %.3f, the middle half from %.3f to %.3f\n", what, ratios[n/2], ratios[n/4], ratios[n-1-n/4])
 }
 
 // looked are the pages that somebody has open.
@@ -155,19 +158,24 @@ func (s *consoleService) measure(ctx context.Context, rounds int) (results []res
 			return err
 		}
 		defer end()
-		without := func(ctx context.Context) (float64, error) { return s.count(ctx, m, 0) }
-		with := func(ctx context.Context) (rate float64, err error) {
-			err = s.shown(ctx, page, func() error {
-				rate, err = s.count(ctx, m, 1)
-				return err
-			})
-			return rate, err
+		without := func(side int) func(ctx context.Context) (float64, error) {
+			return func(ctx context.Context) (float64, error) { return s.count(ctx, m, side) }
 		}
-		if _, err := with(ctx); err != nil { // connections and statements
+		with := func(side int, looked []string) func(ctx context.Context) (float64, error) {
+			return func(ctx context.Context) (rate float64, err error) {
+				err = s.shown(ctx, page, looked, func() error {
+					rate, err = s.count(ctx, m, side)
+					return err
+				})
+				return rate, err
+			}
+		}
+		if _, err := with(0, looked)(ctx); err != nil { // connections and statements
 			return err
 		}
-		s.cpu, s.took = [2][]float64{}, map[string][]time.Duration{}
-		results, err = interleave(ctx, rounds, []side{{"without a console", without}, {"with one", with}})
+		s.cpu, s.took = [4][]float64{}, map[string][]time.Duration{}
+		results, err = interleave(ctx, rounds, []side{{"without a console", without(0)}, {"without, again", without(1)},
+			{"one that runs", with(2, nil)}, {"one looked at", with(3, looked)}})
 		stop()
 		return errors.Join(err, <-ended)
 	})
@@ -207,7 +215,7 @@ func (s *consoleService) page(c *consumer.Consumer, group string, pool *pgxpool.
 }
 
 // shown has the console look and be looked at while f runs.
-func (s *consoleService) shown(ctx context.Context, page *console.Console, f func() error) error {
+func (s *consoleService) shown(ctx context.Context, page *console.Console, looked []string, f func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
