@@ -59,8 +59,8 @@ type Config struct {
 	// ShowValues decides whether the request may see the values of messages. They can be personal data. Nil is no for all.
 	ShowValues func(r *http.Request) bool
 
-	// TraceURL leads from the id of a trace to where traces are looked at: "https://tracing.example/trace/{trace_id}" for
-	// example. {trace_id} stands for the id, 32 hexadecimal digits. Empty for no links: the id is shown all the same.
+	// TraceURL is where traces are looked at, "https://tracing.example/trace/{trace_id}" for example: {trace_id} stands
+	// for the id, 32 hexadecimal digits. Empty for no links: the id is shown all the same.
 	TraceURL string
 
 	// Timeout is how long a source may take to answer. Defaults to 3 s: a page that is late shows who has not answered.

@@ -289,8 +289,8 @@ func (ch *chosenLetters) next(ctx context.Context, page *deadletter.Page) (ids [
 	return ids, err
 }
 
-// page returns the next page, and moves it on; an empty one is the end. A job takes its time: it is not bound by that of a
-// page of the console.
+// page returns the next page, and moves it on; an empty one is the end. A job takes its time: it is not bound by that
+// of a page of the console.
 func (ch *chosenLetters) page(ctx context.Context, page *deadletter.Page) ([]*deadletter.Record, error) {
 	for {
 		list, err := ch.part(ctx, page)

@@ -128,7 +128,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, code int, p *pa
 	for _, other := range pages {
 		if other.nav != "" && (other.when == nil || other.when(c)) {
 			path := strings.TrimPrefix(strings.TrimSuffix(other.pattern, "{$}"), "/")
-			v.Nav = append(v.Nav, navItem{other.nav, path, "/"+path == r.URL.Path, p.under != "" && p.under == other.pattern})
+			v.Nav = append(v.Nav, navItem{other.nav, path, "/"+path == r.URL.Path, p.under == other.pattern})
 		}
 	}
 	var text bytes.Buffer

@@ -2,10 +2,10 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/internal/redact"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -81,11 +81,13 @@ func (t *tableState) problems(s *state) (list []problem) {
 	}
 	switch seen := t.Value; {
 	case t.Err != nil:
-		add(down, fmt.Sprintf("%s: %s cannot be looked at", t.Name, t.What), shownError(t.Err), t.Since)
+		add(down, t.Name+": "+t.What+" cannot be looked at", shownError(t.Err), t.Since)
 	case !seen.Newest.IsZero() && s.At.Sub(seen.Newest) < recent:
-		add(watched, fmt.Sprintf("%s: messages were given up", t.Name), atLeast(seen.N, seen.More)+" dead letters, the newest of the last hour", seen.Newest)
+		add(watched, t.Name+": messages were given up",
+			atLeast(seen.N, seen.More)+" dead letters, the newest of the last hour", seen.Newest)
 	case seen.Why != "" && !s.relaysTellOfBlocked():
-		add(stuck, fmt.Sprintf("%s: events are blocked", t.Name), atLeast(seen.N, seen.More)+" of them, the first because "+shownError(fmt.Errorf("%s", seen.Why)), time.Time{})
+		add(stuck, t.Name+": events are blocked",
+			atLeast(seen.N, seen.More)+" of them, the first because "+redact.Text(seen.Why, redact.MaxError), time.Time{})
 	}
 	return list
 }

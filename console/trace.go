@@ -27,7 +27,8 @@ func (c *Console) traceLink(id string) template.URL {
 	if c.cfg.TraceURL == "" || !isTraceID(id) {
 		return ""
 	}
-	return template.URL(strings.ReplaceAll(c.cfg.TraceURL, tracePlace, id)) //nolint:gosec // New has checked the address, and the id is hexadecimal
+	at := strings.ReplaceAll(c.cfg.TraceURL, tracePlace, id)
+	return template.URL(at) //nolint:gosec // New has checked the address, and the id is hexadecimal
 }
 
 // isTraceID reports whether a text is the id of a trace, as W3C's Trace Context writes it.

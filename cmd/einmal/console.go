@@ -74,7 +74,8 @@ func (f *consoleFlags) add(flags *flag.FlagSet) {
 	flags.BoolVar(&f.allow, "allow", false, "let everybody who reaches the port act, not only look")
 	flags.BoolVar(&f.audit, "audit", false,
 		"with -allow, write a row of each action into the table console_action of the database; without the row nothing is done")
-	flags.Var(&f.eventID, "event-id", "with -allow, where the consumers find an event's id, for redrives: "+eventIDForms)
+	flags.Var(&f.eventID, "event-id",
+		"with -allow, where the consumers find an event's id, for redrives: "+eventIDForms)
 	flags.StringVar(&f.traceURL, "trace-url", "", "where traces are looked at: a `URL` with {trace_id} in it")
 	flags.DurationVar(&f.timeout, "timeout", 3*time.Second, "how long a source may take to answer")
 }
@@ -145,7 +146,8 @@ func ownHost(at net.Addr, next http.Handler) http.Handler {
 // config is the console's. Nothing is asked yet. end closes what was opened.
 func (f *consoleFlags) config(env *environment, args []string) (cfg *console.Config, end func(), err error) {
 	cfg = &console.Config{
-		Title: f.title, Groups: f.groups, Timeout: f.timeout, TraceURL: f.traceURL, Logger: slog.New(slog.NewTextHandler(env.stderr, nil)),
+		Title: f.title, Groups: f.groups, Timeout: f.timeout, TraceURL: f.traceURL,
+		Logger:     slog.New(slog.NewTextHandler(env.stderr, nil)),
 		ShowValues: func(*http.Request) bool { return f.values },
 	}
 	if f.timeout <= 0 {
@@ -256,6 +258,7 @@ func (f *consoleFlags) database(env *environment, cfg *console.Config) (io.Close
 func (f *consoleFlags) redrive(db *sql.DB, w *wanted) func(context.Context, deadletter.RedriveConfig) (deadletter.Report,
 	error) {
 	return func(ctx context.Context, cfg deadletter.RedriveConfig) (deadletter.Report, error) {
-		return republish(ctx, db, w, &forward.RedriveConfig{RedriveConfig: cfg, EventID: f.eventID.from}, outbox.DefaultMaxBytes)
+		all := &forward.RedriveConfig{RedriveConfig: cfg, EventID: f.eventID.from}
+		return republish(ctx, db, w, all, outbox.DefaultMaxBytes)
 	}
 }
