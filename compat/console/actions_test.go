@@ -83,6 +83,7 @@ func working(t *testing.T, letters, events int) *works {
 	})
 	w.site = serve(t, func(cfg *console.Config) {
 		cfg.Processes, cfg.Logger = cfg.Processes[:1], quiet
+		cfg.Timeout = 30 * time.Second // however busy the machine is
 		cfg.Consumers = []console.Consumer{{Name: group, Levers: c, Replay: w.replay(broker.Addrs, group)}}
 		cfg.DeadLetters = []console.DeadLetters{{Name: "dead letters", Table: table,
 			Redrive: func(ctx context.Context, rc deadletter.RedriveConfig) (deadletter.Report, error) {

@@ -95,7 +95,7 @@ func open(t *testing.T) *tab {
 		t.Fatal(err)
 	}
 	var cancel context.CancelFunc
-	b.ctx, cancel = context.WithTimeout(own, 3*time.Minute)
+	b.ctx, cancel = context.WithTimeout(own, 5*time.Minute)
 	t.Cleanup(func() {
 		cancel()
 		closeTab()

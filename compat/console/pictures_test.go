@@ -114,6 +114,7 @@ func troubled(t *testing.T) *site {
 			"relay":    func(context.Context) (any, error) { return r.Status(), nil },
 		}, nil)}}
 		cfg.Kafka, cfg.Logger, cfg.TraceURL = nil, quiet, "https://tracing.example/trace/{trace_id}"
+		cfg.Timeout = 30 * time.Second // however busy the machine is
 		cfg.Consumers = []console.Consumer{{Name: group, Levers: c}}
 		cfg.DeadLetters = []console.DeadLetters{{Name: "dead letters", Table: table,
 			Redrive: func(ctx context.Context, rc deadletter.RedriveConfig) (deadletter.Report, error) {
