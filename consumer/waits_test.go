@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +70,32 @@ func TestStartSaysWhatItWaitsFor(t *testing.T) {
 				t.Errorf("nothing is said at the end:\n%s", log.String())
 			}
 		})
+	}
+}
+
+// A check that the stop has cut short has found nothing: its answer is not told as the reason of a wait.
+func TestStopIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	topic := b.Topic(t, 1)
+	var log lines
+	asked := make(chan struct{})
+	var once sync.Once
+	cfg := config(b, serverstest.Group(t), topic, nop)
+	cfg.Logger = log.logger()
+	cfg.Topics[topic] = consumer.Topic{Handler: checking(func(ctx context.Context) error {
+		once.Do(func() { close(asked) })
+		<-ctx.Done()
+		return consumer.RetryAfter(0, fmt.Errorf("the database cannot be reached: %w", ctx.Err()))
+	})}
+	m := start(t, cfg)
+	<-asked
+	if err := m.stop(); err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); !strings.Contains(text, "the start was stopped before it was done") ||
+		strings.Contains(text, "cannot be reached") {
+		t.Errorf("it says\n%s", text)
 	}
 }
 
