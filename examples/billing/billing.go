@@ -76,7 +76,7 @@ func billingCommand(ctx context.Context, args []string, stdout io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := createTables(ctx, pool, chargeTable, schema.Dedup, schema.Outbox); err != nil {
+	if err := t.createTables(ctx, pool, chargeTable, schema.Dedup, schema.Outbox); err != nil {
 		pool.Close()
 		return err
 	}

@@ -23,7 +23,16 @@ func openPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
 }
 
 // createTables makes a service's table and einmal's in the first schema of the search_path, if they are missing. A
-// service that has migrations puts the output of schema.Postgres.SQL(nil, components...) there instead.
+// service that has migrations puts the output of schema.Postgres.SQL(nil, components...) there instead, and needs no
+// right to make tables: so does one with -tables=false.
+func (t *target) createTables(ctx context.Context, pool *pgxpool.Pool, own string,
+	components ...schema.Component) error {
+	if !t.tables {
+		return nil
+	}
+	return createTables(ctx, pool, own, components...)
+}
+
 func createTables(ctx context.Context, pool *pgxpool.Pool, own string, components ...schema.Component) error {
 	exec := func(ctx context.Context, sql string) error {
 		_, err := pool.Exec(ctx, sql)

@@ -48,6 +48,7 @@ func parse(fs *flag.FlagSet, args []string, stdout io.Writer) error {
 type target struct {
 	brokers  string // host:port, separated by commas
 	database string // URL
+	tables   bool   // are made, where they are missing
 	topic    string
 	group    string
 }
@@ -60,6 +61,8 @@ func (t *target) addBrokers(fs *flag.FlagSet) {
 func (t *target) addDatabase(fs *flag.FlagSet) {
 	fs.StringVar(&t.database, "database", "", "PostgreSQL `URL` (default: "+servers.EnvDatabaseURL+
 		", which keeps a password out of the list of processes)")
+	fs.BoolVar(&t.tables, "tables", true,
+		"make the tables that are missing; -tables=false for a role of the database that works with them, and may not make any")
 }
 
 func (t *target) addTopic(fs *flag.FlagSet, name string) {

@@ -69,7 +69,7 @@ func ordersCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer pool.Close()
-	if err := createTables(ctx, pool, orderTable, schema.Outbox, schema.Idempotency); err != nil {
+	if err := t.createTables(ctx, pool, orderTable, schema.Outbox, schema.Idempotency); err != nil {
 		return err
 	}
 	notifier := pgxoutbox.NewNotifier(pool, "", 0)

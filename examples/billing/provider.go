@@ -69,7 +69,7 @@ func providerCommand(ctx context.Context, args []string, stdout io.Writer) error
 		return err
 	}
 	defer pool.Close()
-	if err := createTables(ctx, pool, paymentTable, schema.Idempotency); err != nil {
+	if err := t.createTables(ctx, pool, paymentTable, schema.Idempotency); err != nil {
 		return err
 	}
 	p := &provider{takes: *takes}

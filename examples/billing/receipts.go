@@ -68,7 +68,7 @@ func receiptsCommand(ctx context.Context, args []string, stdout io.Writer) error
 	}
 	defer o.start(ctx)()
 
-	db, err := openBun(ctx, t.database)
+	db, err := openBun(ctx, &t)
 	if err != nil {
 		return err
 	}
@@ -112,16 +112,16 @@ func receiptOf(charge Charge) *Receipt {
 }
 
 // openBun opens the database, and makes the tables that are missing.
-func openBun(ctx context.Context, database string) (*bun.DB, error) {
-	pool, err := openPool(ctx, database)
+func openBun(ctx context.Context, t *target) (*bun.DB, error) {
+	pool, err := openPool(ctx, t.database)
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	if err := createTables(ctx, pool, receiptTable, schema.Dedup); err != nil {
+	if err := t.createTables(ctx, pool, receiptTable, schema.Dedup); err != nil {
 		return nil, err
 	}
-	cfg, err := pgx.ParseConfig(database)
+	cfg, err := pgx.ParseConfig(t.database)
 	if err != nil {
 		return nil, fmt.Errorf("the database's URL: %w", err)
 	}

@@ -41,7 +41,7 @@ func relayCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer pool.Close()
-	if err := createTables(ctx, pool, orderTable, schema.Outbox); err != nil {
+	if err := t.createTables(ctx, pool, orderTable, schema.Outbox); err != nil {
 		return err
 	}
 	r, err := relay.New(relay.Config{

@@ -25,12 +25,22 @@ import (
 
 func testStory(t *testing.T, b *serverstest.Broker, o story.Options) *story.Story {
 	t.Helper()
-	o.Name, o.Fake, o.Brokers, o.Log = serverstest.Group(t), b.Fake, strings.Join(b.Addrs, ","), io.Discard
-	o.Databases = story.Databases{
+	o.Name, o.Fake, o.Brokers = serverstest.Group(t), b.Fake, strings.Join(b.Addrs, ",")
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	if o.As == nil {
+		o.Databases = databases(t)
+	}
+	return story.New(o)
+}
+
+func databases(t *testing.T) story.Databases {
+	t.Helper()
+	return story.Databases{
 		Orders: serverstest.DatabaseURL(t), Billing: serverstest.DatabaseURL(t), Provider: serverstest.DatabaseURL(t),
 		Receipts: serverstest.DatabaseURL(t), Story: serverstest.DatabaseURL(t),
 	}
-	return story.New(o)
 }
 
 func TestEveryOrderIsChargedOnce(t *testing.T) {
@@ -159,17 +169,27 @@ func exist(t *testing.T, url string, schemas []string) (found bool) {
 
 // trigger calls f once, when a text is written to it.
 type trigger struct {
-	strings.Builder
 	text string
 	once sync.Once
 	f    func(line string)
+
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (w *trigger) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
 }
 
 func (w *trigger) Write(b []byte) (int, error) {
 	if strings.Contains(string(b), w.text) {
 		w.once.Do(func() { w.f(string(b)) })
 	}
-	return w.Builder.Write(b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(b)
 }
 
 var pidIn = regexp.MustCompile(`pid (\d+)`)

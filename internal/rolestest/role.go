@@ -63,7 +63,13 @@ func Grants(t testing.TB) map[string][]string {
 // more, in which %s is the role. It is dropped when the test ends.
 func New(t testing.TB, admin *pgxpool.Pool, purpose string, more ...string) *Role {
 	t.Helper()
-	name, password := "einmal_"+purpose+"_"+strings.ToLower(rand.Text()), rand.Text()
+	return NewOf(t, admin, []string{purpose}, more...)
+}
+
+// NewOf is New for a role that has several purposes.
+func NewOf(t testing.TB, admin *pgxpool.Pool, purposes []string, more ...string) *Role {
+	t.Helper()
+	name, password := "einmal_"+purposes[0]+"_"+strings.ToLower(rand.Text()), rand.Text()
 	ident := pgx.Identifier{name}.Sanitize()
 	exec := func(sql string) {
 		t.Helper()
@@ -81,9 +87,12 @@ func New(t testing.TB, admin *pgxpool.Pool, purpose string, more ...string) *Rol
 			name)
 		exec("drop owned by " + ident + "; drop role " + ident)
 	})
-	for _, grant := range Grants(t)[purpose] {
-		grant = strings.ReplaceAll(grant, "einmal_"+purpose, ident)
-		exec(strings.ReplaceAll(grant, "schema billing", "schema "+schema))
+	grants := Grants(t)
+	for _, purpose := range purposes {
+		for _, grant := range grants[purpose] {
+			grant = strings.ReplaceAll(grant, "einmal_"+purpose, ident)
+			exec(strings.ReplaceAll(grant, "schema billing", "schema "+schema))
+		}
 	}
 	for _, sql := range more {
 		exec(fmt.Sprintf(sql, ident))

@@ -48,7 +48,7 @@ var hops = []hop{
 // tables, and nothing of the services' code, nor of what was ordered.
 func (s *Story) auditHops(ctx context.Context) (reports []*audit.Report, err error) {
 	for _, h := range hops {
-		err := with(ctx, s.Databases.of(h.service), func(pool *pgxpool.Pool) error {
+		err := with(ctx, s.url(Reader, h.service), func(pool *pgxpool.Pool) error {
 			db := stdlib.OpenDBFromPool(pool)
 			defer db.Close()
 			r, err := audit.Run(ctx, audit.Kafka{Brokers: strings.Split(s.Brokers, ",")}, db, audit.Config{
@@ -74,14 +74,14 @@ func (s *Story) count(ctx context.Context) (f Figures, err error) {
 		return f, fmt.Errorf("count the deliveries: %w", err)
 	}
 	for i, l := range ledgers {
-		list, err := readLedger(ctx, s.Databases.of(l.service), l.table)
+		list, err := readLedger(ctx, s.url(Reader, l.service), l.table)
 		if err != nil {
 			return f, fmt.Errorf("read the %s: %w", l.title, err)
 		}
 		f.Ledgers[i] = count(list, prices)
 	}
 	for _, service := range []string{billingService, receiptService} {
-		n, err := scalar(ctx, s.Databases.of(service), `SELECT coalesce(sum(duplicates), 0)::bigint FROM processed_event`)
+		n, err := scalar(ctx, s.url(Reader, service), `SELECT coalesce(sum(duplicates), 0)::bigint FROM processed_event`)
 		if err != nil {
 			return f, fmt.Errorf("count the duplicates of %s: %w", service, err)
 		}

@@ -80,9 +80,12 @@ func (s *Story) start(i int) error {
 	env := []string{
 		envRole + "=" + string(text),
 		servers.EnvKafkaBrokers + "=" + s.Brokers,
-		servers.EnvDatabaseURL + "=" + s.Databases.of(r.service),
+		servers.EnvDatabaseURL + "=" + s.url(r.name, r.service),
 	}
 	args := append([]string{r.command}, r.args(s)...)
+	if s.As != nil {
+		args = append(args, "-tables=false")
+	}
 	var files []*os.File
 	if socket, ok := s.sockets[r.name]; ok {
 		files = append(files, socket.file)

@@ -54,6 +54,10 @@ type Options struct {
 	Fake      *kfake.Cluster // the Kafka, if it is an in-process one
 	Databases Databases
 
+	// As returns the URL by which a process of the cast works in its service's database, or Reader looks into it, where
+	// that is not the one of Databases: the tables are there then, and the process makes none.
+	As func(who, service string) string
+
 	Out io.Writer // lines for a human
 	Log io.Writer // of the processes
 }
@@ -68,6 +72,17 @@ type Databases struct {
 func (d Databases) of(service string) string {
 	return map[string]string{ordersService: d.Orders, billingService: d.Billing, bankService: d.Provider,
 		receiptService: d.Receipts}[service]
+}
+
+// Reader looks at what the services have written, and counts.
+const Reader = "reader"
+
+// url is where who works in the service's database.
+func (o *Options) url(who, service string) string {
+	if o.As != nil {
+		return o.As(who, service)
+	}
+	return o.Databases.of(service)
 }
 
 // Story is the processes, and what happens to them.
@@ -252,7 +267,7 @@ func (s *Story) awaitOutbox(ctx context.Context, service string) error {
 	if s.Mode == Careful {
 		table = "careful_outbox"
 	}
-	return with(ctx, s.Databases.of(service), func(pool *pgxpool.Pool) error {
+	return with(ctx, s.url(Reader, service), func(pool *pgxpool.Pool) error {
 		return poll(ctx, func() (bool, error) {
 			var n int
 			err := pool.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n)
