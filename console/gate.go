@@ -114,7 +114,7 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e := Entry{Time: time.Now().UTC(), Who: redact.Line(c.cfg.User(r)), Action: q.verb, Target: q.Plan.Target,
-		Reason: redact.Line(q.Reason)}
+		Reason: redact.Line(redact.Text(q.Reason, maxReason))}
 	done, err := c.do(ctx, q, &e)
 	if err != nil {
 		c.refuse(w, r, err)

@@ -240,3 +240,22 @@ func TestUserByDefault(t *testing.T) {
 		t.Errorf("it is %q", got)
 	}
 }
+
+// Who gives a reason may paste a secret into it: neither the row nor the page nor the line repeats it.
+func TestReasonsHaveNoSecrets(t *testing.T) {
+	t.Parallel()
+	var log lines
+	audit := &trail{}
+	b, _ := serving(t, Config{Authorize: allowAll, Audit: audit, Logger: log.logger()})
+	w := b.post(url.Values{"lever": {"secretive"}, "reason": {"it leaks password=hunter2-9f8e7d"}}, nil)
+	page := b.get(strings.TrimPrefix(w.Header().Get("Location"), "../"), http.StatusOK)
+	b.has(page, "it leaks")
+	b.hasNot(page, "hunter2")
+	if len(audit.begun) != 1 || strings.Contains(audit.begun[0].Reason, "hunter2") ||
+		!strings.HasPrefix(audit.begun[0].Reason, "it leaks") {
+		t.Errorf("the rows are %+v", audit.begun)
+	}
+	if line := log.list(t)[0]; strings.Contains(line["reason"].(string), "hunter2") {
+		t.Errorf("the line is %v", line)
+	}
+}

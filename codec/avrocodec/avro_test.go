@@ -18,6 +18,7 @@ import (
 	"github.com/einmal-go/einmal/codec/schemaregistry"
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/fuzztest"
 )
 
 const confirmed = `{"type": "record", "name": "Confirmed", "fields": [
@@ -406,7 +407,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(value)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, value []byte) {
-		got, err := decode(message(value))
+		var got event
+		var err error
+		fuzztest.Bounded(t, len(value), 1<<20, func() { got, err = decode(message(value)) })
 		if err != nil && !errors.Is(err, consumer.ErrUndecodable) {
 			t.Errorf("%v", err)
 		}

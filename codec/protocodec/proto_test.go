@@ -19,6 +19,7 @@ import (
 	"github.com/einmal-go/einmal/codec/schemaregistry"
 	"github.com/einmal-go/einmal/consumer"
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/fuzztest"
 )
 
 type confirmed = *orders.Shop_Confirmed
@@ -272,7 +273,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(value)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if _, err := protocodec.Plain[confirmed](message(value)); err != nil && !errors.Is(err, consumer.ErrUndecodable) {
+		var err error
+		fuzztest.Bounded(t, len(value), 1<<20, func() { _, err = protocodec.Plain[confirmed](message(value)) })
+		if err != nil && !errors.Is(err, consumer.ErrUndecodable) {
 			t.Errorf("%v", err)
 		}
 	})
