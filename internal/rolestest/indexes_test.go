@@ -19,7 +19,7 @@ func TestIndexesOfThePage(t *testing.T) {
 		execute(t, admin, strings.Replace(m[1], "concurrently ", "", 1)) // which would wait for the transactions of other tests
 	}
 	after := count(t, admin, "select count(*) from pg_index where indisvalid and indrelid in (select oid from pg_class where relnamespace = current_schema()::regnamespace)")
-	if len(found) < 2 || after != before+len(found) {
+	if len(found) == 0 || after != before+len(found) {
 		t.Errorf("%d statements made %d indexes", len(found), after-before)
 	}
 }
