@@ -31,7 +31,7 @@ as_written() {
 	servers=$(new_servers_log)
 	export EINMAL_SERVERS_LOG="$servers" EINMAL_KAFKA_JARS="$work/kafka-libs"
 	{
-		timeout 1500 env -u EINMAL_CRASH_KILLS -u EINMAL_CHURN -u EINMAL_LOST_CRASHES -u EINMAL_LOST_FAILOVERS bash -c "$1" & # a process group of its own, which finish ends
+		timeout 2400 env -u EINMAL_CRASH_KILLS -u EINMAL_CHURN -u EINMAL_LOST_CRASHES -u EINMAL_LOST_FAILOVERS bash -c "$1" & # a process group of its own, which finish ends
 		echo $! >"$work/group"
 		wait $!
 	} 2>&1 | tee "$work/output" || rc=$?

@@ -18,7 +18,7 @@ func TestHTTPRules(t *testing.T) {
 	tests := testsOf(t, os.DirFS(root))
 	for title, want := range map[string][]string{
 		"The client": numbered("K", 15),
-		"The server": append(numbered("C", 12), numbered("S", 6)...),
+		"The server": append(numbered("C", 13), numbered("S", 6)...),
 	} {
 		_, rest, ok := strings.Cut(string(text), "\n## "+title+"\n")
 		if !ok {
