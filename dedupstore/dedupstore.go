@@ -4,6 +4,11 @@
 //
 // The package imports the standard library only. Stores are packages of their own (pgxstore, memstore); package
 // storetest is the contract as a test suite that any store runs.
+//
+//	key := dedupstore.Key{Consumer: "billing", Event: "confirmed-A-1"}
+//	ran, err := store.Once(ctx, key, func(ctx context.Context, tx pgx.Tx) error {
+//		return charge(ctx, tx) // runs for the first call with the key only
+//	})
 package dedupstore
 
 import (

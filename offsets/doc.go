@@ -5,4 +5,12 @@
 // offsets that were delivered: compaction and transactions leave gaps that nobody will ever finish.
 //
 // The package does no input or output and imports the standard library only.
+//
+//	var t offsets.Tracker
+//	t.Deliver(100)
+//	t.Deliver(101)
+//	t.Done(101)
+//	_, ok := t.Committable() // false: 100 is open
+//	t.Done(100)
+//	offset, ok := t.Committable() // 102, true
 package offsets

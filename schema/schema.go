@@ -3,6 +3,8 @@
 // command that prints the SQL.
 //
 // The package imports the standard library only.
+//
+//	_, err := db.ExecContext(ctx, schema.Postgres.SQL(nil, schema.Dedup)) // once, by the owner of the tables
 package schema
 
 import (

@@ -1,5 +1,7 @@
 // Package pgxaudit keeps what people do by a console in the table console_action of PostgreSQL, by pgx. It is the
 // component "console" of package schema.
+//
+//	pages, err := console.New(console.Config{Audit: pgxaudit.New(pool, nil)})
 package pgxaudit
 
 import (

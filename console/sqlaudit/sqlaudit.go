@@ -1,5 +1,7 @@
 // Package sqlaudit keeps what people do by a console in the table console_action of PostgreSQL or SQLite, by
 // database/sql. It is the component "console" of package schema.
+//
+//	pages, err := console.New(console.Config{Audit: sqlaudit.New(db, schema.SQLite, nil)})
 package sqlaudit
 
 import (

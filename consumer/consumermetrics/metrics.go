@@ -1,6 +1,13 @@
 // Package consumermetrics measures a Consumer by its Status: lag, what is held, parked or paused, how far the frontier
 // is behind, and what has happened to its partitions. What becomes of messages is measured by middleware.Metrics.
 // docs/metrics.md lists the instruments.
+//
+//	c, err := consumer.New(cfg)
+//	...
+//	stop, err := consumermetrics.Register(c, nil) // with OpenTelemetry's global MeterProvider
+//	...
+//	defer stop()
+//	err = c.Run(ctx)
 package consumermetrics
 
 import (

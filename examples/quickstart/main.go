@@ -1,5 +1,4 @@
-// Command quickstart sends one event twice and charges it once. It finds or starts what it needs: go run
-// ./examples/quickstart
+// Command quickstart sends one event twice and charges it once: go run ./examples/quickstart. It starts what it needs.
 package main
 
 import (

@@ -1,5 +1,10 @@
 // Package idempotencymetrics counts the requests of an idempotency.Handler, by what became of them. docs/metrics.md
 // lists the instrument.
+//
+//	count, err := idempotencymetrics.OnAnswer(nil) // with OpenTelemetry's global MeterProvider
+//	...
+//	orders, err := idempotency.NewHandler(store, placeOrder,
+//		idempotency.HandlerConfig{Principal: tenant, OnAnswer: count})
 package idempotencymetrics
 
 import (

@@ -1,4 +1,9 @@
 // Package janitormetrics measures a Janitor by its Status. docs/metrics.md lists the instruments.
+//
+//	stop, err := janitormetrics.Register(j, nil) // with OpenTelemetry's global MeterProvider
+//	...
+//	defer stop()
+//	err = j.Run(ctx)
 package janitormetrics
 
 import (

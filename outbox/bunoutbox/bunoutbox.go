@@ -1,5 +1,9 @@
 // Package bunoutbox writes events to the outbox within transactions of bun. The relay of a service that uses bun takes
 // sqloutbox.NewDatabase(db.DB).
+//
+//	events := bunoutbox.NewWriter(nil)
+//	...
+//	err := events.Write(ctx, tx, outbox.Event{Topic: "orders.confirmed", Key: []byte(orderID), Value: body})
 package bunoutbox
 
 import (

@@ -11,4 +11,10 @@
 //  8. A row that somebody else has locked holds up its key and nothing else.
 //  9. A relay of the other mode is refused.
 //  10. A wake-up is followed by the rows at once.
+//
+// The test of a Database is one function:
+//
+//	for _, mode := range []outbox.Mode{outbox.SinglePhase, outbox.TwoPhase} {
+//		t.Run(string(mode), func(t *testing.T) { outboxtest.Run(t, mode, open) })
+//	}
 package outboxtest

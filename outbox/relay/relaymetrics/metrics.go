@@ -1,4 +1,9 @@
 // Package relaymetrics measures a Relay by its Status. docs/metrics.md lists the instruments.
+//
+//	stop, err := relaymetrics.Register(r, nil) // with OpenTelemetry's global MeterProvider
+//	...
+//	defer stop()
+//	err = r.Run(ctx)
 package relaymetrics
 
 import (
