@@ -25,6 +25,7 @@ var functions = template.FuncMap{
 	"exact":   exact,
 	"hostile": hostile,
 	"len64":   func(list []jobFailure) int64 { return int64(len(list)) },
+	"masked":  masked,
 	"line":    func(text string) string { return redact.Cut(redact.Line(text), maxName) },
 	"number":  number,
 	"rate":    rate,
@@ -189,6 +190,11 @@ func hostile(text any) template.HTML {
 		return text
 	}
 	return isolated(fmt.Sprint(text), maxName)
+}
+
+// masked is hostile for texts of errors, whoever has stored them: without what looks like a secret.
+func masked(text any) template.HTML {
+	return isolated(redact.Text(fmt.Sprint(text), maxName+1), maxName)
 }
 
 // isolated shows at most limit bytes of a text.
