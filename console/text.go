@@ -183,26 +183,26 @@ const maxName = 300
 func hostile(text any) template.HTML {
 	switch text := text.(type) {
 	case string:
-		return isolated(text, maxName)
+		return isolated(text)
 	case []byte:
-		return isolated(string(text), maxName)
+		return isolated(string(text))
 	case template.HTML:
 		return text
 	}
-	return isolated(fmt.Sprint(text), maxName)
+	return isolated(fmt.Sprint(text))
 }
 
 // masked is hostile for texts of errors, whoever has stored them: without what looks like a secret.
 func masked(text any) template.HTML {
-	return isolated(redact.Text(fmt.Sprint(text), maxName+1), maxName)
+	return isolated(redact.Text(fmt.Sprint(text), maxName+1))
 }
 
-// isolated shows at most limit bytes of a text.
-func isolated(text string, limit int) template.HTML {
-	cut := len(text) > limit
+// isolated shows a text up to maxName.
+func isolated(text string) template.HTML {
+	cut := len(text) > maxName
 	if cut {
-		text = text[:limit]
-		for !utf8.ValidString(text) && len(text) > limit-utf8.UTFMax {
+		text = text[:maxName]
+		for !utf8.ValidString(text) && len(text) > maxName-utf8.UTFMax {
 			text = text[:len(text)-1] // no half of a rune
 		}
 	}
