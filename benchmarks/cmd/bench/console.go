@@ -30,7 +30,7 @@ func consoleBench(ctx context.Context, args []string) error {
 	var s consoleService
 	fs.IntVar(&s.letters, "letters", 10_000_000, "dead letters in the table that the console shows")
 	fs.StringVar(&s.in, "letters-in", "", "the `schema` of a table that is there already, instead of making one")
-	fs.IntVar(&s.messages, "messages", 1_000_000, "messages of the backlog: more than are handled in all windows")
+	fs.IntVar(&s.messages, "messages", 2_500_000, "messages of the backlog: more than are handled in all windows")
 	fs.DurationVar(&s.window, "window", 5*time.Second, "how long a side is measured in a round")
 	rounds := fs.Int("rounds", 15, "rounds; an odd number has a median that was measured")
 	if err := fs.Parse(args); err != nil {
