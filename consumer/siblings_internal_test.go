@@ -137,6 +137,24 @@ func TestLinesOfOddEnds(t *testing.T) {
 	}
 }
 
+// A message that was skipped has not met the database: it says nothing about whether that is back.
+func TestSkippedMessageEndsNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		res Result
+		met bool
+	}{{Result{Skipped: true}, false}, {Result{Duplicate: true}, true}, {Result{}, true}} {
+		cl, _ := testClaim(Unordered, nil)
+		out := &cl.run.outages
+		out.failed(cl.run.log, NeedDatabase, cl.topic.name, errTried)
+		cl.logDone(&Message{Result: c.res})
+		out.tick(cl.run.log, time.Now().Add(outageQuiet), func(string) bool { return true })
+		if over := len(out.list()) == 0; over != c.met {
+			t.Errorf("after %+v the outage is over: %v", c.res, over)
+		}
+	}
+}
+
 // A message that holds a partition up is told of once, from the second look on. Another one is told of too.
 func TestHoldupIsToldOnce(t *testing.T) {
 	t.Parallel()
