@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/einmal-go/einmal/internal/errtype"
 )
 
 const (
@@ -57,11 +59,6 @@ func (c *commits) offset() int64 {
 	return c.committed
 }
 
-// commitWatch tells when commits stop, and when they go on. It outlasts sessions: what stops them ends sessions, too.
-type commitWatch struct {
-	since time.Time // the oldest mark that waits; zero if none has waited for long
-}
-
 // watchCommits asks what is committed of the claims' marks, until ctx is done.
 func (s *session) watchCommits(ctx context.Context) {
 	for pause(ctx, jitter(commitsPoll)) {
@@ -107,7 +104,7 @@ func (s *session) committedNow(ctx context.Context, partitions map[string][]int3
 
 var errNoConnection = errors.New("there is no connection to the coordinator of the group")
 
-// learnCommits hands out what the brokers have told, and tells when commits have stopped or go on.
+// learnCommits hands out what the brokers have told, and notes whether commits have stopped or go on.
 func (s *session) learnCommits(claims []*claim, found map[string]map[int32]committed, err error) {
 	now := time.Now()
 	confirmed, waiting, oldest := false, 0, now
@@ -132,19 +129,17 @@ func (s *session) commitPatience() time.Duration {
 	return s.sarama.Consumer.Offsets.AutoCommit.Interval + commitsLate
 }
 
+// errNotCommitted is why commits stand when the brokers answer, and have none of them.
+var errNotCommitted = errtype.New("not_committed", "the coordinator answers, and has not taken the commits")
+
+// tellCommits notes it as an outage, which outlasts sessions: what stops commits ends sessions, too.
 func (s *session) tellCommits(now, oldest time.Time, waiting int, confirmed bool, err error) {
-	w := &s.commitWatch
 	switch {
-	case waiting > 0 && w.since.IsZero():
-		w.since = oldest
-		attrs := []any{slog.Int("partitions", waiting), seconds("waited", now.Sub(oldest))}
-		if err != nil {
-			attrs = append(attrs, slog.Any("error", err))
-		}
-		s.log.Warn("einmal: offsets are not committed any more, trying on: what finishes meanwhile is delivered again after a rebalance", attrs...)
-	case waiting == 0 && confirmed && !w.since.IsZero():
-		s.log.Info("einmal: offsets are committed again", seconds("after", now.Sub(w.since)))
-		w.since = time.Time{}
+	case waiting > 0:
+		s.outages.failedSince(s.log, NeedCommits, "", oldest, cmp.Or(err, errNotCommitted), slog.Int("partitions", waiting),
+			seconds("waited", now.Sub(oldest)))
+	case confirmed:
+		s.outages.met(NeedCommits)
 	}
 }
 

@@ -44,13 +44,17 @@ func TestCommitsThatStopAreTold(t *testing.T) {
 				p.FetchError != nil {
 				t.Errorf("Status: %+v", p)
 			}
+			if st := m.Status(); !m.Ready() || len(st.Degraded) != 1 || st.Degraded[0].Need != consumer.NeedCommits ||
+				!strings.Contains(st.Problem(), "commits (") {
+				t.Errorf("Ready %v, degraded %+v, problem %q", m.Ready(), st.Degraded, st.Problem())
+			}
 			refused.Remove()
 			eventually(t, "the log tells that it is over",
-				func() bool { return strings.Contains(log.String(), "committed again") })
-			if p := partition(t, m, topic); p.Committed != 10 || !p.Uncommitted.IsZero() {
+				func() bool { return strings.Contains(log.String(), "no offset waits for its commit") })
+			if p := partition(t, m, topic); p.Committed != 10 || !p.Uncommitted.IsZero() || m.Status().Problem() != "" {
 				t.Errorf("Status at the end: %+v", p)
 			}
-			length := regexp.MustCompile(`committed again" .*after_seconds=(\S+)`).FindStringSubmatch(log.String())
+			length := regexp.MustCompile(`waits for its commit any more" .*outage_seconds=(\S+)`).FindStringSubmatch(log.String())
 			if length == nil {
 				t.Fatalf("no length:\n%s", &log)
 			}

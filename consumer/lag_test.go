@@ -26,11 +26,14 @@ func TestLagOfAPausedPartition(t *testing.T) {
 		m := start(t, cfg)
 		eventually(t, "it is paused, and the other is empty", func() bool {
 			p := m.Status().Partitions
-			return len(p) == 2 && p[0].Paused && p[0].Lag == 20 && p[1].Lag == 0
+			return len(p) == 2 && p[0].Paused && p[0].Lag == 20 && p[0].End == 20 && p[1].Lag == 0 && p[1].End == 0
 		})
 		for n := int64(40); n <= 60; n += 20 {
 			b.Produce(t, keyed(topic, 10, 20)...)
-			eventually(t, "its lag grows", func() bool { return m.Status().Partitions[0].Lag == n })
+			eventually(t, "its lag grows", func() bool {
+				p := m.Status().Partitions[0]
+				return p.Lag == n && p.End == n
+			})
 		}
 		if err := m.stop(); err != nil {
 			t.Fatal(err)
@@ -55,9 +58,15 @@ func TestLagThatIsNotTold(t *testing.T) {
 			p[0].Lag == 20
 	})
 	denied := b.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	eventually(t, "its lag is not known", func() bool { return m.Status().Partitions[0].Lag == -1 })
+	eventually(t, "its lag is not known", func() bool {
+		p := m.Status().Partitions[0]
+		return p.Lag == -1 && p.End == -1
+	})
 	denied.Remove()
-	eventually(t, "it is known again", func() bool { return m.Status().Partitions[0].Lag == 20 })
+	eventually(t, "it is known again", func() bool {
+		p := m.Status().Partitions[0]
+		return p.Lag == 20 && p.End == 20
+	})
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ const (
 	NeedTables      Need = "database_structure" // answers, and lacks a table, a privilege: dedupstore.Misconfigured
 	NeedBrokers     Need = "brokers"            // Kafka's client cannot reach one of them, or a partition has no leader
 	NeedCoordinator Need = "coordinator"        // the group cannot be joined
+	NeedCommits     Need = "commits"            // the coordinator does not take the offsets of what has finished
 )
 
 // Degraded is a need that is not met now. Messages wait for it, and none is given up for it.
@@ -51,6 +52,10 @@ var needTexts = map[Need]struct{ begins, lasts, ends string }{
 	NeedCoordinator: {
 		"einmal: joining or leaving the group failed, trying again", "einmal: the group still cannot be joined",
 		"einmal: the group is joined again",
+	},
+	NeedCommits: {
+		"einmal: offsets are not committed any more, trying on: what finishes meanwhile is delivered again after a rebalance",
+		"einmal: offsets are still not committed", "einmal: no offset waits for its commit any more",
 	},
 	NeedBrokers: {ends: "einmal: the Kafka client reports no more errors"},
 }
@@ -79,6 +84,11 @@ type outage struct {
 
 // failed notes that a need is not met, for messages of topic if it is not "".
 func (o *outages) failed(log *slog.Logger, need Need, topic string, err error, attrs ...any) {
+	o.failedSince(log, need, topic, time.Now(), err, attrs...)
+}
+
+// failedSince is failed for a need that is not met since a time before now.
+func (o *outages) failedSince(log *slog.Logger, need Need, topic string, since time.Time, err error, attrs ...any) {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -88,7 +98,7 @@ func (o *outages) failed(log *slog.Logger, need Need, topic string, err error, a
 		if o.open == nil {
 			o.open = map[Need]*outage{}
 		}
-		out = &outage{Degraded: Degraded{Need: need, Since: now}, topics: map[string]bool{}, told: now}
+		out = &outage{Degraded: Degraded{Need: need, Since: since}, topics: map[string]bool{}, told: now}
 		o.open[need] = out
 		o.some.Store(true)
 	}
@@ -161,7 +171,7 @@ func (out *outage) over(now time.Time, fails func(topic string) bool) bool {
 	switch {
 	case out.cured:
 		return true
-	case out.Need == NeedBrokers:
+	case out.Need == NeedBrokers, out.Need == NeedCommits: // nothing has failed for long, or others have the partitions
 		return quiet > fetchErrFresh
 	case out.Need == NeedCoordinator:
 		return false

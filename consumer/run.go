@@ -31,8 +31,6 @@ type running struct {
 	ids        map[string]TopicID // of the topics, as of the last session; written between sessions only
 	partitions map[string]int     // the most that each topic has had; used by a session and its watch, one after the other
 
-	commitWatch commitWatch // used by one session at a time
-
 	stuckMu     sync.Mutex
 	stuckClaims []*claim
 }

@@ -137,6 +137,24 @@ func TestLinesOfOddEnds(t *testing.T) {
 	}
 }
 
+// A message that was skipped has not met the database: it says nothing about whether that is back.
+func TestSkippedMessageEndsNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		res Result
+		met bool
+	}{{Result{Skipped: true}, false}, {Result{Duplicate: true}, true}, {Result{}, true}} {
+		cl, _ := testClaim(Unordered, nil)
+		out := &cl.run.outages
+		out.failed(cl.run.log, NeedDatabase, cl.topic.name, errTried)
+		cl.logDone(&Message{Result: c.res})
+		out.tick(cl.run.log, time.Now().Add(outageQuiet), func(string) bool { return true })
+		if over := len(out.list()) == 0; over != c.met {
+			t.Errorf("after %+v the outage is over: %v", c.res, over)
+		}
+	}
+}
+
 // A message that holds a partition up is told of once, from the second look on. Another one is told of too.
 func TestHoldupIsToldOnce(t *testing.T) {
 	t.Parallel()
@@ -177,24 +195,39 @@ func TestReached(t *testing.T) {
 	}
 }
 
-// Commits that stop are told of once, and so is that they go on.
+// Commits that stop are told of once, and so is that they go on. Status says it meanwhile.
 func TestStoppedCommitsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
-	s := &session{membership: &membership{running: &running{log: slog.New(slog.NewTextHandler(&log, nil))}}}
+	r := &running{Consumer: &Consumer{}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	s := &session{membership: &membership{running: r}}
 	now := time.Now()
 	for range 3 {
 		s.tellCommits(now, now.Add(-10*time.Second), 1, false, errTried)
 	}
 	s.tellCommits(now, now, 0, false, nil) // nothing waits, and nobody has told
-	if stopped, again := log.count("not committed any more"), log.count("committed again"); stopped != 1 || again != 0 {
-		t.Errorf("told %d times that they stopped, %d times that they go on", stopped, again)
+	r.tick(now.Add(fetchErrFresh - time.Second))
+	if d := r.Status().Degraded; len(d) != 1 || d[0].Need != NeedCommits || !d[0].Since.Equal(now.Add(-10*time.Second)) ||
+		d[0].Failures != 3 || d[0].ErrorType == "" {
+		t.Errorf("%+v", d)
+	}
+	if stopped, over := log.count("not committed any more"), log.count("waits for its commit"); stopped != 1 || over != 0 {
+		t.Errorf("told %d times that they stopped, %d times that they go on", stopped, over)
 	}
 	for range 2 {
 		s.tellCommits(now, now, 0, true, nil)
+		r.tick(now.Add(2 * outageQuiet))
 	}
-	if again := log.count("committed again"); again != 1 {
-		t.Errorf("told %d times that they go on", again)
+	if over := log.count("waits for its commit"); over != 1 || len(r.Status().Degraded) != 0 {
+		t.Errorf("told %d times that they go on, %+v", over, r.Status().Degraded)
+	}
+	s.tellCommits(now, now.Add(-10*time.Second), 1, false, nil)
+	if d := r.Status().Degraded; len(d) != 1 || d[0].ErrorType != "not_committed" {
+		t.Errorf("without an error: %+v", d)
+	}
+	r.tick(now.Add(fetchErrFresh + time.Minute)) // others have the partitions
+	if d := r.Status().Degraded; len(d) != 0 {
+		t.Errorf("nothing waits, and it is degraded: %+v", d)
 	}
 }
 

@@ -38,6 +38,7 @@ type PartitionStatus struct {
 	Partition int32
 	Assigned  time.Time // since when this process has held it
 	Lag       int64     // messages behind the end of the log, those in work included, up to some seconds old; -1 while unknown: just assigned, no leader, refused
+	End       int64     // of the log, the offset of the next record that is written, up to some seconds old; -1 while unknown
 	Held      int       // messages fetched and not finished
 	Bytes     int       // held by them
 	Running   int       // of them: in a handler
@@ -99,7 +100,7 @@ func (cl *claim) status() PartitionStatus {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	s := PartitionStatus{
-		Topic: cl.topic.name, Partition: cl.partition, Assigned: cl.since, Lag: cl.lag(),
+		Topic: cl.topic.name, Partition: cl.partition, Assigned: cl.since, Lag: cl.lag(), End: cl.endOfLog(),
 		Held: cl.held, Bytes: cl.bytes, Running: len(cl.running), Parked: len(cl.parked), Ahead: cl.tracker.Ahead(),
 		Paused: cl.pausedBy != "", PausedBy: cl.pausedBy, Progress: cl.progress, LastError: cl.lastErr,
 		Oldest: -1, Next: -1, OpenTransaction: cl.transaction.since,
@@ -146,11 +147,20 @@ func (cl *claim) failures() (list []FailingMessage) {
 	return list
 }
 
-// lag is called under the lock. The end of the log is as of the last fetch, or as the broker told since, for no fetch
-// tells it while the partition is paused.
+// endOfLog is the end of the log as of the last fetch, or as the broker told since, for no fetch tells it while the partition
+// is paused; -1 while it is unknown. It is called under the lock.
+func (cl *claim) endOfLog() int64 {
+	end := max(cl.source.HighWaterMarkOffset(), cl.logEnd)
+	if cl.endLost || end == 0 && !cl.endKnown {
+		return -1
+	}
+	return end
+}
+
+// lag is called under the lock.
 func (cl *claim) lag() int64 {
-	end, position := max(cl.source.HighWaterMarkOffset(), cl.logEnd), cl.position()
-	if position < 0 || cl.endLost || end == 0 && !cl.endKnown {
+	end, position := cl.endOfLog(), cl.position()
+	if position < 0 || end < 0 {
 		return -1
 	}
 	return max(0, end-position)

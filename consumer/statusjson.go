@@ -140,6 +140,7 @@ type partitionJSON struct {
 	Partition     int32        `json:"partition"`
 	Assigned      time.Time    `json:"assigned"`
 	Lag           *int64       `json:"lag"`
+	End           *int64       `json:"end_offset"`
 	Held          int          `json:"held"`
 	Bytes         int          `json:"bytes"`
 	Running       int          `json:"running"`
@@ -178,7 +179,7 @@ type failingJSON struct {
 
 func (p *PartitionStatus) json(now time.Time) partitionJSON {
 	j := partitionJSON{
-		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag),
+		Topic: p.Topic, Partition: p.Partition, Assigned: p.Assigned.UTC(), Lag: known(p.Lag), End: known(p.End),
 		Held: p.Held, Bytes: p.Bytes, Running: p.Running, Parked: p.Parked, Ahead: p.Ahead, Paused: p.Paused,
 		PausedBy: p.PausedBy,
 		Progress: p.Progress.UTC(), LastErrorType: errtype.Of(p.LastError), NextOffset: known(p.Next),

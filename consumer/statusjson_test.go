@@ -34,7 +34,7 @@ func TestStatusJSON(t *testing.T) {
 		{Topic: "orders", Assigned: 4, Drained: 3, DrainTime: 1500 * time.Millisecond, DrainsCut: 2, OutOfRange: 1,
 			Paused: 2 * time.Second},
 	}}, Partitions: []PartitionStatus{{
-		Topic: "orders", Partition: 1, Assigned: at, Lag: 7, Held: 3, Bytes: 400, Running: 1, Parked: 2, Ahead: 5,
+		Topic: "orders", Partition: 1, Assigned: at, Lag: 7, End: 47, Held: 3, Bytes: 400, Running: 1, Parked: 2, Ahead: 5,
 		Paused: true, PausedBy: LimitAhead, Progress: at,
 		LastError: sqlError{}, FetchError: errors.New("leader not available"), Unread: at, OpenTransaction: at,
 		Oldest: 40, OldestSince: at, OldestDue: at, OldestAttempts: 2, Next: 40, Committed: 38, Uncommitted: at,
@@ -62,7 +62,7 @@ func TestStatusJSON(t *testing.T) {
 	const time = `"2026-01-02T02:04:05Z"`
 	want := `{"failing":[{"error_type":"23505","failed_attempts":2,"offset":40,"partition":1,"retry_at":null,"since":` +
 		time + `,"topic":"orders"}],"group":"billing","kind":"consumer","partitions":[{"ahead":5,"assigned":` + time +
-		`,"bytes":400,"committed_offset":38,"failing":{"error_type":"23505","failed_attempts":2,"offset":40,"retry_at":` +
+		`,"bytes":400,"committed_offset":38,"end_offset":47,"failing":{"error_type":"23505","failed_attempts":2,"offset":40,"retry_at":` +
 		time +
 		`,"since":` + time + `},"fetch_error":"leader not available","held":3,"lag":7,"last_error_type":"23505","next_offset":40,"oldest_open":{"due":` + time + `,"failed_attempts":2,"offset":40,"since":` + time +
 		`},"open_transaction_since":` + time + `,"parked":2,"partition":1,"paused":true,"paused_by":"ahead","progress":` +

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/einmal-go/einmal/dedupstore"
+	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/redact"
 )
 
@@ -98,7 +99,7 @@ func (h *Handler[Tx]) log(r *http.Request, body []byte, message string, err erro
 	if err != nil {
 		parts := [][]byte{body, []byte(r.URL.RawQuery), []byte(r.Header.Get(defaultHeader)),
 			[]byte(r.Header.Get("Authorization")), []byte(r.Header.Get("Cookie"))}
-		args = append(args, "error", redact.Message(err.Error(), parts, redact.MaxError))
+		args = append(args, "error", redact.Message(err.Error(), parts, redact.MaxError), "error.type", errtype.Of(err))
 	}
 	h.cfg.Logger.ErrorContext(r.Context(), "idempotency: "+message, args...)
 }

@@ -147,6 +147,27 @@ func TestMetricsOutcomes(t *testing.T) {
 	}
 }
 
+// The latency of an effect ends with its commit, whatever a link does after that.
+func TestMetricsLatencyEndsWithTheCommit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeasured(t)
+		slow := func(next consumer.Handler) consumer.Handler {
+			return consumer.HandlerFunc(func(ctx context.Context, msg *consumer.Message) error {
+				err := next.Handle(ctx, msg)
+				time.Sleep(time.Minute)
+				return err
+			})
+		}
+		msg := message()
+		msg.Timestamp = time.Now().Add(-2 * time.Second)
+		handled(t.Context(), compose(middleware.Dedup(&store{}, noop, nil), m.mw, slow), msg)
+		m.want("latency", "einmal.attempts[einmal.outcome=success] 1", "einmal.effect.latency[] 1: 2",
+			"einmal.transactions[einmal.transaction.outcome=committed] 1",
+			"messaging.process.duration[einmal.outcome=success] 1: 60")
+	})
+}
+
 func result(res consumer.Result) consumer.Handler {
 	return consumer.HandlerFunc(func(_ context.Context, msg *consumer.Message) error { msg.Result = res; return nil })
 }

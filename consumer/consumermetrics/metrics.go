@@ -72,6 +72,7 @@ func newInstruments(m *meter.Maker, group string, perPartition bool) *instrument
 		parked:     m.Gauge(names.ConsumerParked),
 		gap:        m.Gauge(names.ConsumerFrontierGap),
 		committed:  m.Gauge(names.ConsumerCommitted),
+		end:        m.Gauge(names.ConsumerEnd),
 		waiting:    m.GaugeSeconds(names.ConsumerUncommitted),
 		oldest:     m.GaugeSeconds(names.ConsumerOldestAge),
 		failing:    m.GaugeSeconds(names.ConsumerFailingAge),
@@ -83,7 +84,7 @@ type instruments struct {
 	rebalances, short, assigned, drains, cut, outOfRange                       metric.Int64ObservableCounter
 	drainTime, pausedTime                                                      metric.Float64ObservableCounter
 	partitions, unreadable, paused, lag, held, heldSize, inFlight, parked, gap metric.Int64ObservableGauge
-	committed                                                                  metric.Int64ObservableGauge
+	committed, end                                                             metric.Int64ObservableGauge
 	waiting, oldest, failing                                                   metric.Float64ObservableGauge
 
 	group        attribute.KeyValue
@@ -143,6 +144,9 @@ func (in *instruments) observeSum(o metric.Observer, at place, s *sum) {
 	}
 	if s.partitions > 0 && !s.committedUnknown {
 		o.ObserveInt64(in.committed, s.committed, with)
+	}
+	if s.partitions > 0 && !s.endUnknown {
+		o.ObserveInt64(in.end, s.end, with)
 	}
 	o.ObserveFloat64(in.waiting, s.waiting.Seconds(), with)
 	o.ObserveInt64(in.held, s.held, with)

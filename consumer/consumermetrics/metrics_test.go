@@ -75,12 +75,13 @@ func TestTopicsAreAddedUp(t *testing.T) {
 	s := consumer.Status{
 		Group: "g", NotReady: "starting",
 		Partitions: []consumer.PartitionStatus{
-			{Topic: "a", Partition: 0, Lag: 10, Committed: 40, Uncommitted: ago(4 * time.Second), Held: 4, Bytes: 100,
+			{Topic: "a", Partition: 0, Lag: 10, End: 50, Committed: 40, Uncommitted: ago(4 * time.Second), Held: 4, Bytes: 100,
 				Running: 1, Parked: 2, Ahead: 7, Paused: true, Oldest: 3, OldestSince: ago(5 * time.Second),
 				Failing: &consumer.Failing{Since: ago(3 * time.Second)}},
-			{Topic: "a", Partition: 1, Lag: -1, Committed: -1, Uncommitted: ago(7 * time.Second), Held: 1, Bytes: 10, Running: 1,
+			{Topic: "a", Partition: 1, Lag: -1, End: -1, Committed: -1, Uncommitted: ago(7 * time.Second), Held: 1, Bytes: 10, Running: 1,
 				Ahead: 9, Oldest: 0, OldestSince: ago(time.Second), FetchError: errors.New("no leader")},
-			{Topic: "c", Partition: 0, Committed: 30, Oldest: -1}, {Topic: "c", Partition: 1, Committed: 12, Oldest: -1},
+			{Topic: "c", Partition: 0, End: 31, Committed: 30, Oldest: -1},
+			{Topic: "c", Partition: 1, End: 13, Committed: 12, Oldest: -1},
 			{Topic: "a", Partition: 2, Lag: 5, Committed: 2, Oldest: -1},
 		},
 		Totals: consumer.Totals{Rebalances: 3, ShortSessions: 2, Topics: []consumer.TopicTotals{
@@ -94,7 +95,7 @@ func TestTopicsAreAddedUp(t *testing.T) {
 		"out_of_range a 1", "paused.time a 1.5",
 		"partitions a 3", "unreadable a 1", "paused a 1", "held a 5", "held.size a 110", "in_flight a 2", "parked a 2",
 		"frontier.gap a 9",
-		"oldest.age a 5", "uncommitted.age a 7", "uncommitted.age b 0", "committed c 42", "failing.age a 3", "partitions b 0",
+		"oldest.age a 5", "uncommitted.age a 7", "uncommitted.age b 0", "committed c 42", "end c 44", "failing.age a 3", "partitions b 0",
 		"lag b 0", "oldest.age b 0",
 	} {
 		if !slices.Contains(added, want) {
@@ -102,7 +103,7 @@ func TestTopicsAreAddedUp(t *testing.T) {
 		}
 	}
 	apart := collected(t, s, now, true)
-	for _, want := range []string{"lag a[0] 10", "lag a[2] 5", "committed a[0] 40", "committed a[2] 2",
+	for _, want := range []string{"lag a[0] 10", "lag a[2] 5", "end a[0] 50", "committed a[0] 40", "committed a[2] 2",
 		"uncommitted.age a[0] 4", "frontier.gap a[0] 7", "frontier.gap a[1] 9", "failing.age a[0] 3", "drains a 1"} {
 		if !slices.Contains(apart, want) {
 			t.Errorf("no %q with PerPartition", want)
@@ -110,7 +111,8 @@ func TestTopicsAreAddedUp(t *testing.T) {
 	}
 	for _, p := range slices.Concat(added, apart) {
 		if strings.HasPrefix(p, "committed a ") || strings.HasPrefix(p, "committed a[1] ") ||
-			strings.HasPrefix(p, "committed b") {
+			strings.HasPrefix(p, "committed b") || strings.HasPrefix(p, "end a ") || strings.HasPrefix(p, "end a[1] ") ||
+			strings.HasPrefix(p, "end b") {
 			t.Errorf("%q, though the offset of a partition is not known", p)
 		}
 		if strings.HasPrefix(p, "lag a ") || strings.HasPrefix(p, "lag a[1] ") {

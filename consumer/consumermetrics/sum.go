@@ -15,8 +15,8 @@ type place struct {
 // sum is what the partitions of a place come to.
 type sum struct {
 	partitions, unreadable, paused, lag, held, heldSize, inFlight, parked, gap int64
-	committed                                                                  int64
-	committedUnknown                                                           bool // of one of them
+	committed, end                                                             int64
+	committedUnknown, endUnknown                                               bool // of one of them
 	waiting, oldest, failing                                                   time.Duration
 	lagUnknown                                                                 bool // of one of them
 }
@@ -33,6 +33,8 @@ func (s *sum) add(p *consumer.PartitionStatus, now time.Time) {
 	s.lagUnknown = s.lagUnknown || p.Lag < 0
 	s.committed += p.Committed
 	s.committedUnknown = s.committedUnknown || p.Committed < 0
+	s.end += p.End
+	s.endUnknown = s.endUnknown || p.End < 0
 	if !p.Uncommitted.IsZero() {
 		s.waiting = max(s.waiting, now.Sub(p.Uncommitted))
 	}

@@ -87,6 +87,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
+	case name != "" && ctx.Err() != nil && errors.Is(err, context.Canceled): // a part that was stopped while it started
+		return 0
 	case errors.As(err, &wrong):
 		fmt.Fprintf(stderr, "billing: %v\n", err)
 		return 2

@@ -80,6 +80,23 @@ func TestHelp(t *testing.T) { //nolint:paralleltest // it sets the environment
 	}
 }
 
+// A part that is stopped while it starts has not failed.
+func TestStopDuringTheStart(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	const away = "postgres://127.0.0.1:1/x"
+	for _, args := range [][]string{
+		{"orders", "-listen", "127.0.0.1:0"}, {"relay", "-brokers", "127.0.0.1:1"}, {"charges", "-brokers", "127.0.0.1:1"},
+		{"provider", "-listen", "127.0.0.1:0"}, {"receipts", "-brokers", "127.0.0.1:1"},
+	} {
+		var stdout, stderr strings.Builder
+		if code := run(ctx, append(args, "-database", away), &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+}
+
 func TestFailures(t *testing.T) { //nolint:paralleltest // it sets the environment
 	const away = "postgres://u:secret@127.0.0.1:1/x"
 	for _, c := range []struct {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -125,10 +127,12 @@ func (o *ops) start(ctx context.Context) (stop func()) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if why := o.notReady(ctx); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
+			return
 		}
+		o.degraded(r.Context(), w)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /status", o.told)
@@ -186,6 +190,16 @@ func (o *ops) sections() status.Sections {
 		list[p.name] = p.status
 	}
 	return list
+}
+
+// degraded writes what the parts of a process that is ready are without.
+func (o *ops) degraded(ctx context.Context, w io.Writer) {
+	for name, section := range o.sections() {
+		value, err := section(ctx)
+		if told, ok := value.(interface{ Problem() string }); err == nil && ok && told.Problem() != "" {
+			fmt.Fprintf(w, "ready; %s: %s\n", name, told.Problem())
+		}
+	}
 }
 
 // notReady says why the process is not ready; "" if it is.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/einmal-go/einmal/deadletter"
@@ -11,7 +12,7 @@ import (
 // probes answers the platform, Prometheus and operators, at an address of its own that customers do not reach.
 //
 //	/livez    the process answers. It asks nothing else: a restart cures neither Kafka nor the database
-//	/readyz   requests may come: see ready
+//	/readyz   requests may come: see notReady. What the consumer is without all the same stands in the answer
 //	/metrics  for Prometheus
 //	/status   for einmal status
 func (s *service) probes(ctx context.Context) http.Handler {
@@ -20,6 +21,10 @@ func (s *service) probes(ctx context.Context) http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := s.notReady(ctx); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		if problem := s.consumer.Status().Problem(); problem != "" {
+			fmt.Fprintf(w, "ready; consumer: %s\n", problem)
 		}
 	})
 	mux.Handle("GET /metrics", s.telemetry.metrics)

@@ -222,6 +222,16 @@ func TestNotReady(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, response.StatusCode, want)
 		}
 	}
+	s.joined.Store(true) // Kafka's troubles are not those of requests from then on, and the answer tells of them
+	response, err := probes.Client().Get(probes.URL + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	why, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || string(why) != "ready; consumer: created\n" {
+		t.Errorf("/readyz: %d %q, %v", response.StatusCode, why, err)
+	}
 }
 
 // hold locks a table until release is called.

@@ -55,6 +55,8 @@ var (
 		"Since when the oldest open message has been fetched. The largest of the partitions that no user has paused."}
 	ConsumerCommitted = Instrument{"einmal.consumer.committed", "{offset}",
 		"Committed offsets, added up. Missing while one of them is not known."}
+	ConsumerEnd = Instrument{"einmal.consumer.end", "{offset}",
+		"Ends of the logs, added up. Missing while one of them is not known."}
 	ConsumerUncommitted = Instrument{"einmal.consumer.uncommitted.age", "s",
 		"Since when finished messages are not known to be committed. The largest of the partitions."}
 	ConsumerFailingAge = Instrument{"einmal.consumer.failing.age", "s",

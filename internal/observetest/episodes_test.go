@@ -247,7 +247,7 @@ var episodes = []episode{
 			})
 			return before, w.scrape()
 		}},
-	{"an outbox that is stopped", []string{"EinmalOutboxNotRunning", "EinmalOutboxUnseen"},
+	{"an outbox that is stopped", []string{"EinmalOutboxNotRunning", "EinmalOutboxUnseen", "EinmalRelayUnhealthy"},
 		func(w *world) (scrape, scrape) {
 			r, stop := w.relay(func(*relay.Config) {})
 			w.eventually("the table was looked at", func() bool { return !r.Status().Seen.IsZero() })

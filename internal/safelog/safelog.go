@@ -10,12 +10,13 @@ import (
 	"os"
 	"sync"
 
+	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/redact"
 )
 
 // Logger returns log, or slog.Default() if it is nil, with a handler whose panics are contained, and that gets no
-// secret in a text or an error, and no more than 16 KiB of one (1 KiB of an error). The first panic is written to
-// os.Stderr: nobody else can be told.
+// secret in a text or an error, and no more than 16 KiB of one (1 KiB of an error). A line with an error has its name,
+// too. The first panic is written to os.Stderr: nobody else can be told.
 func Logger(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		log = slog.Default()
@@ -56,12 +57,26 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) (enabled bool) 
 func (h *handler) Handle(ctx context.Context, r slog.Record) (err error) {
 	defer h.contain(&err)
 	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	var cause error
+	named := false
 	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "error":
+			cause, _ = a.Value.Any().(error)
+		case errorType:
+			named = true
+		}
 		clean.AddAttrs(redacted(a))
 		return true
 	})
+	if cause != nil && !named {
+		clean.AddAttrs(slog.String(errorType, errtype.Of(cause)))
+	}
 	return h.inner.Handle(ctx, clean)
 }
+
+// errorType is the attribute that names an error, in the words that spans, metrics and Status use.
+const errorType = "error.type"
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {

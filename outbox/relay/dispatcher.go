@@ -16,7 +16,7 @@ type dispatcher struct {
 	table   *table
 	cluster *cluster
 	status  *statusKeeper
-	log     *slog.Logger
+	outages *outageLogs
 
 	wake    <-chan struct{} // there may be rows
 	fatal   <-chan error    // why Run must end
@@ -34,9 +34,9 @@ type dispatcher struct {
 	database *backoff  // while the database does not answer
 }
 
-func newDispatcher(cfg *Config, t *table, c *cluster, status *statusKeeper, log *slog.Logger) *dispatcher {
+func newDispatcher(cfg *Config, t *table, c *cluster, status *statusKeeper, outages *outageLogs) *dispatcher {
 	return &dispatcher{
-		cfg: cfg, table: t, cluster: c, status: status, log: log,
+		cfg: cfg, table: t, cluster: c, status: status, outages: outages,
 		unclear: make(chan error, 1), done: make(chan result), busy: map[int64]bool{},
 		parking: parking{}, interval: newBackoff(cfg.PollInterval, cfg.IdleInterval),
 		paused:   newBackoff(250*time.Millisecond, 10*time.Second), // until the brokers have answered once
@@ -85,8 +85,7 @@ func (d *dispatcher) ask(err error) {
 	if d.paused != nil || time.Since(d.asked) < askAgain {
 		return
 	}
-	d.log.Warn("outbox: it is not known whether Kafka has what was sent; it is sent again, in a way that it knows",
-		slog.Any("error", err))
+	d.outages.kafka.failed(lineUnclear, err)
 	d.asked, d.paused, d.nextPoll = time.Now(), newBackoff(250*time.Millisecond, 10*time.Second), time.Time{}
 }
 
@@ -110,10 +109,15 @@ func (d *dispatcher) work(ctx context.Context) {
 	case err != nil:
 		d.status.failed(err)
 		d.nextPoll = time.Now().Add(d.database.next())
-		d.log.Warn("outbox: cannot look for rows", slog.Any("error", err))
+		d.outages.database.failed(linePoll, err)
 		return
 	}
 	d.database.reset()
+	d.outages.database.works(linePoll)
+	if len(found) == 0 && len(d.busy) == 0 { // nothing is left that could fail
+		d.outages.database.works(lineBatch)
+		d.outages.kafka.works(lineUnsent, lineUnclear)
+	}
 	d.nextPoll = time.Now().Add(d.interval.next())
 	d.handOut(ctx, found)
 }
@@ -124,6 +128,7 @@ func (d *dispatcher) resume(ctx context.Context) bool {
 	if err == nil {
 		d.paused = nil
 		d.status.resumed()
+		d.outages.kafka.works(lineAway)
 		return true
 	}
 	if ctx.Err() == nil {
@@ -136,8 +141,7 @@ func (d *dispatcher) pause(err error) {
 	wait := d.paused.next()
 	d.nextPoll = time.Now().Add(wait)
 	d.status.pausedBy(err)
-	d.log.Warn("outbox: Kafka is away, nothing is claimed until it is back",
-		slog.Any("error", err), slog.Float64("again_in_seconds", wait.Seconds()))
+	d.outages.kafka.failed(lineAway, err, slog.Float64("again_in_seconds", wait.Seconds()))
 }
 
 // poll returns the buckets that have rows and are not in work here, in random order.
@@ -197,14 +201,18 @@ func (d *dispatcher) finished(res result) {
 	}
 	if res.err == nil {
 		d.parking.looked(res.locked, res.barren, res.took)
+		d.outages.database.works(lineBatch)
+	}
+	if res.kafka == nil && res.done > 0 {
+		d.outages.kafka.works(lineUnsent, lineUnclear)
 	}
 	switch {
 	case res.err != nil:
 		d.status.failed(res.err)
 		d.nextPoll = time.Now().Add(d.database.next())
-		d.log.Warn("outbox: a batch failed in the database; it is repeated", slog.Any("error", res.err))
+		d.outages.database.failed(lineBatch, res.err)
 	case res.kafka != nil: // it is asked whether it is there at all before anything else is claimed
-		d.log.Warn("outbox: nothing could be sent; it is tried again", slog.Any("error", res.kafka))
+		d.outages.kafka.failed(lineUnsent, res.kafka)
 		if d.paused == nil {
 			d.paused = newBackoff(250*time.Millisecond, 10*time.Second)
 			d.nextPoll = time.Now().Add(d.trouble.next())

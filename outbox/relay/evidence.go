@@ -114,6 +114,7 @@ func (r *running) watch(ctx context.Context) {
 			since = time.Time{}
 		}
 		r.blockedLog.flush(false)
+		r.outages.tick(time.Now())
 		sleep(ctx, time.Second)
 	}
 }

@@ -21,6 +21,8 @@ type maintenance struct {
 	status *statusKeeper
 	log    *slog.Logger
 	fatal  chan<- error // why Run must end
+
+	outages *outageLogs
 }
 
 // run goes on until ctx is done, or the table is sent in another mode.
@@ -41,7 +43,9 @@ func (m *maintenance) run(ctx context.Context) {
 			return
 		case err != nil:
 			m.status.failed(err)
-			m.log.Warn("outbox: cannot look at the table", slog.Any("error", err))
+			m.outages.database.failed(lineLook, err)
+		default:
+			m.outages.database.works(lineLook)
 		}
 		if !more {
 			sleep(ctx, jitter(min(lookInterval, m.cfg.LeaseTTL/4)))

@@ -29,6 +29,7 @@ type running struct {
 	dispatcher  *dispatcher
 	maintenance *maintenance
 	blockedLog  *blockedLog
+	outages     *outageLogs
 
 	background sync.WaitGroup
 	stop       context.CancelFunc // of the background
@@ -40,9 +41,11 @@ func newRunning(r *Relay) *running {
 		log.Warn("outbox: " + says)
 	}
 	fatal := make(chan error, 1)
-	run := &running{relay: r, log: log, cluster: newCluster(r.cfg.Brokers, r.conf), blockedLog: &blockedLog{log: log}}
-	run.maintenance = &maintenance{cfg: &r.cfg, table: r.table, status: &r.status, log: log, fatal: fatal}
-	run.dispatcher = newDispatcher(&r.cfg, r.table, run.cluster, &r.status, log)
+	run := &running{relay: r, log: log, cluster: newCluster(r.cfg.Brokers, r.conf), blockedLog: &blockedLog{log: log},
+		outages: newOutageLogs(log)}
+	run.maintenance = &maintenance{cfg: &r.cfg, table: r.table, status: &r.status, log: log, fatal: fatal,
+		outages: run.outages}
+	run.dispatcher = newDispatcher(&r.cfg, r.table, run.cluster, &r.status, run.outages)
 	run.dispatcher.wake, run.dispatcher.fatal = r.wake, fatal
 	passedOver := newUnavailable() // by all workers
 	for range r.cfg.Workers {
@@ -59,6 +62,7 @@ func (r *running) start(ctx context.Context) error {
 	for wait := newBackoff(100*time.Millisecond, 5*time.Second); ; {
 		err := r.relay.table.prepare(ctx)
 		if err == nil {
+			r.outages.database.works(lineStart)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -71,7 +75,7 @@ func (r *running) start(ctx context.Context) error {
 			err = fmt.Errorf("%w: %w", errReadOnly, err)
 		}
 		r.relay.status.failed(err)
-		r.log.Warn("outbox: the database does not answer, or takes no writes: waiting for it", slog.Any("error", err))
+		r.outages.database.failed(lineStart, err)
 		sleep(ctx, wait.next())
 	}
 }
@@ -123,14 +127,16 @@ func (r *running) startBackground(ctx context.Context) {
 func (r *running) listen(ctx context.Context) {
 	for wait := newBackoff(100*time.Millisecond, 10*time.Second); ctx.Err() == nil; {
 		begun := time.Now()
+		heard := time.AfterFunc(time.Minute, func() { r.outages.notifications.works(lineDeaf) })
 		err := r.relay.cfg.Listener.Listen(ctx, r.relay.Wake)
+		heard.Stop()
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(begun) > time.Minute {
 			wait.reset()
 		}
-		r.log.Warn("outbox: notifications are not heard, polling goes on", slog.Any("error", err))
+		r.outages.notifications.failed(lineDeaf, err)
 		sleep(ctx, wait.next())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/einmal-go/einmal/internal/errtype"
 	"github.com/einmal-go/einmal/internal/redact"
 	"github.com/einmal-go/einmal/outbox"
 )
@@ -49,7 +50,7 @@ func (s Status) MarshalJSON() ([]byte, error) {
 		PublishedPerSecond: s.PublishedPerSecond, BlockedHere: s.BlockedHere, LeaseLost: s.LeaseLost, Returned: s.Returned,
 	}
 	if s.Error != nil {
-		j.LastError = shownText(s.Error)
+		j.LastError, j.LastErrorType = shownText(s.Error), errtype.Of(s.Error)
 	}
 	return json.Marshal(j)
 }
@@ -61,6 +62,7 @@ type statusJSON struct {
 	Running            bool        `json:"running"`
 	Paused             bool        `json:"paused"`
 	LastError          string      `json:"last_error,omitempty"`
+	LastErrorType      string      `json:"last_error_type,omitempty"`
 	LastErrorAt        *time.Time  `json:"last_error_at,omitempty"`
 	Errors             int64       `json:"errors"`
 	Backlog            int64       `json:"backlog"`

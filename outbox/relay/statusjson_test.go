@@ -20,7 +20,7 @@ func TestStatusJSON(t *testing.T) {
 		Blocked: 4, InFlight: 5, Estimated: true, Seen: at, Fresh: true, Acknowledged: at, Trouble: "frozen", Published: 6,
 		PublishedPerSecond: 7.5, BlockedHere: 8, LeaseLost: 9, Returned: 10,
 	})
-	const want = `{"kind":"outbox","name":"a","mode":"two-phase","running":true,"paused":true,"last_error":"no broker","last_error_at":"2026-01-02T02:04:05Z","errors":2,` +
+	const want = `{"kind":"outbox","name":"a","mode":"two-phase","running":true,"paused":true,"last_error":"no broker","last_error_type":"*errors.errorString","last_error_at":"2026-01-02T02:04:05Z","errors":2,` +
 		`"backlog":3,"oldest_seconds":1.5,"blocked":4,"in_flight":5,"estimated":true,"seen":"2026-01-02T02:04:05Z","fresh":true,"acknowledged":"2026-01-02T02:04:05Z","trouble":"frozen","published":6,"published_per_second":7.5,"blocked_here":8,"lease_lost":9,"returned":10}`
 	if err != nil || string(text) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, text, want)
