@@ -63,7 +63,7 @@ var table = map[string]allowed{
 	"outbox/relay": {
 		module: []string{
 			"outbox", "outbox/internal/outboxsql", "outbox/internal/recordsize", "schema",
-			"internal/kafkaconf", "internal/names", "internal/redact", "internal/safelog", "internal/sqlstate",
+			"internal/errtype", "internal/kafkaconf", "internal/names", "internal/redact", "internal/safelog", "internal/sqlstate",
 			"internal/topicname",
 		},
 		others: []string{sarama, otel},
@@ -87,7 +87,7 @@ var table = map[string]allowed{
 		"internal/sqlclass", "internal/topicname"}},
 
 	// calls made and served: nothing of consumer, no driver; the stores run in the dedup stores' transactions
-	"idempotency":                     {module: []string{"dedupstore", "internal/redact", "internal/safelog"}},
+	"idempotency":                     {module: []string{"dedupstore", "internal/errtype", "internal/redact", "internal/safelog"}},
 	"idempotency/idempotencytest":     {module: []string{"dedupstore", "idempotency"}},
 	"idempotency/internal/servertest": {},
 	"idempotency/internal/idemtest": {module: []string{"dedupstore", "idempotency", "idempotency/idempotencytest",
@@ -106,7 +106,7 @@ var table = map[string]allowed{
 	"internal/errtype":     {module: []string{"internal/sqlstate"}},
 	"internal/nils":        {},
 	"internal/redact":      {},
-	"internal/safelog":     {module: []string{"internal/redact"}},
+	"internal/safelog":     {module: []string{"internal/errtype", "internal/redact"}},
 	"internal/sqlstate":    {},
 	"internal/sqlclass":    {module: []string{"dedupstore", "internal/sqlstate"}},
 	"internal/sqltable":    {},
