@@ -161,7 +161,7 @@ func TestStatusIsSorted(t *testing.T) {
 		}
 		p.Topic, p.Partition, p.Assigned, p.Progress, p.Uncommitted = "", 0, time.Time{}, time.Time{}, time.Time{}
 		p.Committed = min(p.Committed, -1) // its beginning, when it is known
-		if p != (consumer.PartitionStatus{Lag: -1, Committed: -1, Oldest: -1, Next: -1}) {
+		if p != (consumer.PartitionStatus{Lag: -1, End: -1, Committed: -1, Oldest: -1, Next: -1}) {
 			t.Errorf("an idle partition: %+v", p)
 		}
 	}
@@ -203,13 +203,13 @@ func TestPartitionStatus(t *testing.T) {
 	}
 
 	receive(t, started)
-	if f := expect("0 runs", consumer.PartitionStatus{Lag: 5, Held: 5, Running: 1, Ahead: 5, Oldest: 0,
+	if f := expect("0 runs", consumer.PartitionStatus{Lag: 5, End: 5, Held: 5, Running: 1, Ahead: 5, Oldest: 0,
 		Next: -1}); f != nil {
 		t.Errorf("failing: %+v", f)
 	}
 	answers <- nil
 	receive(t, started)
-	if f := expect("1 runs", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Running: 1, Ahead: 4, Oldest: 1,
+	if f := expect("1 runs", consumer.PartitionStatus{Lag: 4, End: 5, Committed: 1, Held: 4, Running: 1, Ahead: 4, Oldest: 1,
 		Next: 1}); f != nil {
 		t.Errorf("failing: %+v", f)
 	}
@@ -217,7 +217,7 @@ func TestPartitionStatus(t *testing.T) {
 	began := time.Now()
 	failure := consumer.RetryAfter(time.Hour, errHandler)
 	answers <- failure
-	f := expect("1 is parked", consumer.PartitionStatus{Lag: 4, Committed: 1, Held: 4, Parked: 1, Ahead: 4, Oldest: 1,
+	f := expect("1 is parked", consumer.PartitionStatus{Lag: 4, End: 5, Committed: 1, Held: 4, Parked: 1, Ahead: 4, Oldest: 1,
 		OldestAttempts: 1, Next: 1, LastError: failure})
 	if f == nil || f.Offset != 1 || f.Attempts != 1 || !errors.Is(f.Err, errHandler) {
 		t.Fatalf("failing: %+v", f)
