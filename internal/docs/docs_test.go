@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -146,4 +147,55 @@ func TestMapHasAllPackages(t *testing.T) {
 			t.Errorf("the map of CONTRIBUTING.md has no line for %s", dir)
 		}
 	}
+}
+
+// inside is a list of the files of a package in CONTRIBUTING.md, with what a line is about behind two blanks or more.
+var inside = regexp.MustCompile("(?s)\nInside `([a-z/]+)`[^\n]*:\n\n```\n(.*?)\n```")
+
+// TestListsHaveAllFiles checks that the lists of files in CONTRIBUTING.md have each file of their package, once.
+func TestListsHaveAllFiles(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := inside.FindAllStringSubmatch(string(text), -1)
+	if len(lists) < 4 {
+		t.Fatalf("%d lists", len(lists))
+	}
+	for _, list := range lists {
+		named := map[string]bool{}
+		for line := range strings.Lines(list[2]) {
+			files, _, _ := strings.Cut(line, "  ")
+			for name := range strings.SplitSeq(files, ", ") {
+				if name = strings.TrimSpace(name); named[name] {
+					t.Errorf("%s: %s stands twice in CONTRIBUTING.md", list[1], name)
+				}
+				named[name] = true
+			}
+		}
+		partly := list[1] == "idempotency" // its client alone
+		for name := range named {
+			if found, err := filepath.Glob(filepath.Join(root, list[1], name+".go")); len(found) == 0 {
+				t.Errorf("%s has no file %s: %v", list[1], name, err)
+			}
+		}
+		for _, path := range sourcePaths(t, filepath.Join(root, list[1])) {
+			name := strings.TrimSuffix(filepath.Base(path), ".go")
+			prefix, _, _ := strings.Cut(name, "_")
+			if name != "doc" && !partly && !named[name] && !named[prefix+"*"] {
+				t.Errorf("the list of %s in CONTRIBUTING.md does not have %s", list[1], name)
+			}
+		}
+	}
+}
+
+// sourcePaths are the Go files of a directory that are no tests.
+func sourcePaths(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
 }
