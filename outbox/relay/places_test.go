@@ -8,9 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/internal/tabletest"
+	"github.com/einmal-go/einmal/outbox/pgxoutbox"
 	"github.com/einmal-go/einmal/outbox/relay"
+	"github.com/einmal-go/einmal/outbox/sqloutbox"
 	"github.com/einmal-go/einmal/schema"
 )
 
@@ -86,4 +90,78 @@ func TestNoUsageOfTheSchema(t *testing.T) {
 		}
 		cancel()
 	}
+}
+
+// B39: what somebody leaves in a session of a shared pool changes neither what a relay sees nor what it may do, and a
+// session in which nothing can be written is given up.
+func TestSessionThatOthersHaveChanged(t *testing.T) {
+	t.Parallel()
+	type shared struct {
+		db  outbox.Database
+		set func(text string) error
+	}
+	for name, open := range map[string]func(t testing.TB, url string) shared{
+		"pgx": func(t testing.TB, url string) shared {
+			cfg, err := pgxpool.ParseConfig(url)
+			must(t, err)
+			cfg.MaxConns = 1
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			must(t, err)
+			t.Cleanup(pool.Close)
+			return shared{pgxoutbox.NewDatabase(pool), func(text string) error {
+				_, err := pool.Exec(context.WithoutCancel(t.Context()), text)
+				return err
+			}}
+		},
+		"sql": func(t testing.TB, url string) shared {
+			pool := tabletest.StdlibDB(t, url)
+			pool.SetMaxOpenConns(1)
+			t.Cleanup(func() { _ = pool.Close() })
+			return shared{sqloutbox.NewDatabase(pool), func(text string) error {
+				_, err := pool.ExecContext(context.WithoutCancel(t.Context()), text)
+				return err
+			}}
+		},
+	} {
+		for _, mode := range modes {
+			t.Run(name+" "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, 1)
+				role := blind(b.Fixture)
+				pool := open(t, b.URL)
+				cfg := b.config(mode)
+				cfg.Database, cfg.Workers = pool.db, 1
+				start(t, cfg)
+				op := outbox.NewOperator(pool.db, nil)
+				b.insert("first")
+				eventually(t, "it is sent", func() bool { return b.rows("true") == 0 })
+				for _, text := range []string{"set role " + role, "set role pg_monitor", "set search_path to ''",
+					"set default_transaction_read_only = on", "set statement_timeout = '1ms'"} {
+					must(t, pool.set(text))
+					b.insert(text)
+					eventually(t, "it is sent after "+text, func() bool { return b.rows("true") == 0 })
+				}
+				must(t, pool.set("set role pg_monitor"))
+				eventually(t, "the operator has a session of its own role again", func() bool {
+					_, err := op.List(t.Context(), outbox.Filter{})
+					return err == nil
+				})
+			})
+		}
+	}
+}
+
+// blind returns a role that has all rights on the tables, and sees no row.
+func blind(f *tabletest.Fixture) string {
+	f.T.Helper()
+	role := strings.ToLower("relay_" + rand.Text()[:10])
+	f.MustExec("create role " + role)
+	f.T.Cleanup(func() {
+		_, _ = f.Exec(context.Background(), "drop owned by "+role)
+		_, _ = f.Exec(context.Background(), "drop role "+role)
+	})
+	f.MustExec("grant usage on schema " + tabletest.Value[string](f, "select quote_ident(current_schema())") + " to " + role)
+	f.MustExec("grant all on outbox_event, outbox_lease, outbox_mode to " + role)
+	f.MustExec("alter table outbox_event enable row level security")
+	return role
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/einmal-go/einmal/internal/kafkaconf"
 	"github.com/einmal-go/einmal/internal/sqlstate"
-	"github.com/einmal-go/einmal/internal/sqltable"
 )
 
 // running is a Relay from the start of Run to its end.
@@ -161,7 +160,7 @@ func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) } //nolint
 
 // isMisconfigured reports whether the server has answered that something is missing or not allowed.
 func isMisconfigured(err error) bool {
-	if errors.Is(err, ErrOtherMode) || errors.Is(err, sqltable.ErrNoUsage) {
+	if errors.Is(err, ErrOtherMode) {
 		return true
 	}
 	switch code := sqlstate.Of(err); code {

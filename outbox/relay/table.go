@@ -19,6 +19,7 @@ type table struct {
 
 	names outboxsql.Tables // where prepare has found them
 	sql   *statements
+	role  string // with which they were found
 }
 
 func newTable(cfg *Config) *table {
@@ -47,10 +48,10 @@ func (t *table) inTx(ctx context.Context, f func(ctx context.Context, tx outbox.
 	})
 }
 
-// guard sets the time-outs of the transaction. Those of the session or the role may be shorter than Kafka's answer
-// takes.
+// guard sets the time-outs of the transaction, and its role. Those of the session or the role may be shorter than
+// Kafka's answer takes.
 func (t *table) guard(ctx context.Context, tx outbox.Tx, idle time.Duration) error {
-	args := []any{millis(idle), millis(lockTimeout), millis(sqlTimeout)}
+	args := []any{millis(idle), millis(lockTimeout), millis(sqlTimeout), t.role}
 	return tx.Query(ctx, t.sql.guard, args, func(func(...any) error) error { return nil })
 }
 
@@ -76,6 +77,10 @@ func (t *table) prepare(ctx context.Context) error {
 			return err
 		}
 		t.name(names)
+		role := func(scan func(...any) error) error { return scan(&t.role) }
+		if err := tx.Query(ctx, "select current_setting('role')", nil, role); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, t.sql.declare); err != nil {
 			return t.explained(err)
 		}
