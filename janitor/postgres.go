@@ -109,6 +109,9 @@ func (p postgres) batch(ctx context.Context, conn *sql.Conn, t *Table, from stri
 // lockTable begins a transaction that holds the table's lock against other janitors. There is none without the lock.
 // typ is the type of the column of times, if there is one.
 func lockTable(ctx context.Context, conn *sql.Conn, t *Table) (tx *sql.Tx, typ string, locked bool, err error) {
+	if err := t.find(ctx, conn); err != nil {
+		return nil, "", false, err
+	}
 	tx, err = conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, "", false, explain(t, "begin", err)
