@@ -77,7 +77,7 @@ func TestTemporaryTableOfSQLite(t *testing.T) {
 	}
 }
 
-// A session in which somebody has left another role is given up: a later sweep has one of its own role again.
+// A session in which somebody has left another role, or another search_path, is given up: a later sweep has one of its own role again.
 func TestSessionThatOthersHaveChanged(t *testing.T) {
 	t.Parallel()
 	for name, ranges := range map[string]bool{"rows": false, "partitions": true} {
@@ -93,14 +93,14 @@ func TestSessionThatOthersHaveChanged(t *testing.T) {
 			pool := db.via(cached)
 			pool.SetMaxOpenConns(2)
 			j := newJanitor(t, pool, schema.Postgres, change)
-			for _, when := range []string{"before the first sweep", "after it"} {
+			for _, text := range []string{"set search_path to ''", "set role pg_monitor", "set role pg_monitor"} {
 				var both [2]*sql.Conn
 				for i := range both {
 					conn, err := pool.Conn(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := conn.ExecContext(t.Context(), "set role pg_monitor"); err != nil {
+					if _, err := conn.ExecContext(t.Context(), text); err != nil {
 						t.Fatal(err)
 					}
 					both[i] = conn
@@ -113,7 +113,7 @@ func TestSessionThatOthersHaveChanged(t *testing.T) {
 					_, err = j.Sweep(t.Context())
 				}
 				if err != nil {
-					t.Errorf("%s: Sweep: %v", when, err)
+					t.Errorf("after %s: Sweep: %v", text, err)
 				}
 			}
 		})

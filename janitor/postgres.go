@@ -126,13 +126,23 @@ func lockTable(ctx context.Context, conn *sql.Conn, t *Table) (tx *sql.Tx, typ s
 	case err != nil:
 		err = explain(t, "lock", err)
 	case !exists:
-		err = fmt.Errorf("janitor: the table %s does not exist in this database: correct Table.Schema and Table.Name, or create it with package schema", t)
+		err = missingTable{t.String()}
 	case locked:
 		return tx, typ, true, nil
 	}
 	_ = tx.Rollback()
 	return nil, "", false, err
 }
+
+// missingTable is the error of a table that is not there.
+type missingTable struct{ name string }
+
+func (m missingTable) Error() string {
+	return "janitor: the table " + m.name + " does not exist in this database: correct Table.Schema and Table.Name, or create it with package schema"
+}
+
+// SQLState is the code with which the server refuses it: another session may find the table.
+func (missingTable) SQLState() string { return "42P01" }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 

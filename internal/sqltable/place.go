@@ -5,7 +5,6 @@ package sqltable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -15,7 +14,14 @@ import (
 type Query func(ctx context.Context, sql string, args ...any) (string, error)
 
 // ErrNotFound is wrapped, with the name of the table, where no schema of the session's search_path has it.
-var ErrNotFound = errors.New("no schema of the search_path has the table")
+var ErrNotFound error = notFound{}
+
+type notFound struct{}
+
+func (notFound) Error() string { return "no schema of the search_path has the table" }
+
+// SQLState is the code with which the server refuses a table that is not there.
+func (notFound) SQLState() string { return "42P01" }
 
 // ErrNoUsage is wrapped where the role may not look into the schema that has the table. The error has the SQL to run.
 var ErrNoUsage error = noUsage{}
