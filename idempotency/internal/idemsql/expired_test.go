@@ -7,6 +7,7 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
 
 	"github.com/einmal-go/einmal/dedupstore/sqlstore"
 	"github.com/einmal-go/einmal/idempotency"
@@ -21,17 +22,39 @@ func TestMain(m *testing.M) { serverstest.Main(m) }
 // is no request in progress: the request runs.
 func TestAnswerExpiresBetweenLockAndFind(t *testing.T) {
 	t.Parallel()
-	db, err := sql.Open("pgx", serverstest.DatabaseURL(t))
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		answerExpires(t, "pgx", serverstest.DatabaseURL(t), schema.Postgres,
+			func(ctx context.Context, db *sql.DB, _ *sql.Tx) error {
+				_, err := db.ExecContext(ctx, "update idempotency_key set expires_at = clock_timestamp()")
+				return err
+			})
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		answerExpires(t, "sqlite", "file:"+t.TempDir()+"/db?_pragma=busy_timeout(5000)", schema.SQLite,
+			func(ctx context.Context, _ *sql.DB, tx *sql.Tx) error { // nobody else can write meanwhile
+				_, err := tx.ExecContext(ctx, "update idempotency_key set expires_at = '2000-01-01T00:00:00.000Z'")
+				return err
+			})
+	})
+}
+
+// answerExpires has an answer expire behind the lock of a request.
+func answerExpires(t *testing.T, driver, url string, dialect schema.Dialect,
+	expireNow func(ctx context.Context, db *sql.DB, tx *sql.Tx) error) {
+	t.Helper()
+	db, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.ExecContext(t.Context(), schema.Postgres.SQL(nil, schema.Idempotency)); err != nil {
+	if _, err := db.ExecContext(t.Context(), dialect.SQL(nil, schema.Idempotency)); err != nil {
 		t.Fatal(err)
 	}
 	expire := false
 	store := idemsql.New("idemsql", idemsql.Driver[*sql.Tx]{
-		Transactor: sqlstore.New(db, schema.Postgres, nil),
+		Transactor: sqlstore.New(db, dialect, nil),
 		Run: func(ctx context.Context, tx *sql.Tx, steps ...idemsql.Step) error {
 			if !expire {
 				return idemsql.RunSQL(ctx, tx, steps...)
@@ -40,14 +63,13 @@ func TestAnswerExpiresBetweenLockAndFind(t *testing.T) {
 			if err := idemsql.RunSQL(ctx, tx, steps[0]); err != nil {
 				return err
 			}
-			_, err := db.ExecContext(ctx, "update idempotency_key set expires_at = clock_timestamp()")
-			if err != nil {
+			if err := expireNow(ctx, db, tx); err != nil {
 				return err
 			}
 			return idemsql.RunSQL(ctx, tx, steps[1:]...)
 		},
 		Ask: idemsql.AskSQL(db),
-	}, schema.Postgres, idemsql.Config{Timeout: time.Minute})
+	}, dialect, idemsql.Config{Timeout: time.Minute})
 	runs := 0
 	once := func() (idempotency.Answer, bool) {
 		t.Helper()

@@ -92,9 +92,12 @@ const sqliteFull = `select count(*) >= ?2 from (select 1 from {table} where scop
 const sqliteFind = `select fingerprint, status_code, response_headers, response_body, 0
 from {table} where scope = ?1 and key = ?2 and expires_at > ` + sqliteNow
 
+// sqliteSave takes the place of an answer that has expired since sqliteLock looked.
 const sqliteSave = `insert into {table} (scope, key, fingerprint, status_code, response_headers, response_body, expires_at)
 values (?1, ?2, ?3, ?4, ?5, ?6, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?7))
-on conflict (scope, key) do nothing
+on conflict (scope, key) do update set fingerprint = excluded.fingerprint, status_code = excluded.status_code,
+response_headers = excluded.response_headers, response_body = excluded.response_body, created_at = excluded.created_at,
+expires_at = excluded.expires_at where expires_at <= ` + sqliteNow + `
 returning scope = ?1 and key = ?2`
 
 const sqliteLook = `select case when exists (select 1 from {table} where scope = ?1 and key = ?2 and expires_at > ` +
