@@ -151,7 +151,8 @@ type Topic struct {
 type OnFailure int
 
 const (
-	// KeepTrying runs the message again, after 1 s, then twice as long each time up to 1 min, for ever. Status and the log
+	// KeepTrying runs the message again, 1 s after its first attempt, then twice as long each time up to 1 min, for ever.
+	// Attempts that links have asked for count too: after five of Retry's the pause is 16 s. Status and the log
 	// show it. What is ordered behind it waits.
 	KeepTrying OnFailure = iota
 	// Stop ends the Consumer: other messages in work are drained, and Run returns the error.

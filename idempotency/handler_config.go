@@ -89,7 +89,7 @@ type HandlerConfig struct {
 	// written: what middlewares outside set, they set again. Default: none.
 	ReplayHeaders []string
 
-	// RetryAfter is what Retry-After says with 409 and 503, in full seconds. Default: DefaultRetryAfter.
+	// RetryAfter is what Retry-After says with 409, 429 and 503, in full seconds. Default: DefaultRetryAfter.
 	RetryAfter time.Duration
 
 	// OnAnswer is called with what became of each request, after its answer was written, on the request's goroutine: for

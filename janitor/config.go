@@ -59,7 +59,7 @@ type Config struct {
 // together.
 type Table struct {
 	// Schema is the schema of the table, as it is spelled in the catalogue, without quotes. By default the search_path
-	// finds the table. SQLite has no schemas.
+	// finds the table, at the first sweep: from then on it stays the same. SQLite has no schemas.
 	Schema string
 
 	// Name is spelled as in the catalogue, without quotes: "processed_event". Required.
@@ -92,6 +92,8 @@ type Table struct {
 	// create the next ones in time. No rows are deleted then. PostgreSQL only. Default: nil, rows are deleted; also in a
 	// table that is partitioned by hash.
 	Partitions *Partitions
+
+	place *place // where the table is, unless Schema says it
 }
 
 // Partitions looks after a table that is partitioned by ranges of one column of UUIDv7 ids, of type uuid or text
@@ -134,6 +136,7 @@ func (c Config) withDefaults() Config {
 				Ahead: cmp.Or(t.Partitions.Ahead, DefaultPartitionsAhead),
 			}
 		}
+		t.place = &place{}
 		tables[i] = t
 	}
 	c.Tables = tables
@@ -270,11 +273,18 @@ func (t Table) String() string {
 }
 
 // sql is the table as it stands in SQL.
-func (t Table) sql() string {
-	if t.Schema == "" {
-		return quote(t.Name)
+func (t Table) sql() string { return t.beside(quote(t.Name)) }
+
+// beside is another name of the table's schema, as it stands in SQL.
+func (t Table) beside(name string) string {
+	in := t.Schema
+	if in == "" && t.place != nil {
+		in = t.place.schema()
 	}
-	return quote(t.Schema) + "." + quote(t.Name)
+	if in == "" {
+		return name
+	}
+	return quote(in) + "." + name
 }
 
 // quote makes an identifier of a name as it is spelled in the catalogue.

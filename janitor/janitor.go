@@ -54,6 +54,9 @@ func New(db *sql.DB, d schema.Dialect, cfg Config) (*Janitor, error) {
 		j.dialect = sqlite{cfg.Batch}
 	}
 	for _, t := range cfg.Tables {
+		if d == schema.SQLite {
+			t.place.in.Store(new(mainSchema))
+		}
 		if t.unchecked() {
 			cfg.Logger.Warn("einmal: nobody has compared how long records are kept with the window in which events are taken: an event whose record is deleted takes effect again; "+
 				"set Table.Dedup to the handlers of middleware.Dedup, whose DedupConfig.Window must not be longer than Keep",
@@ -139,12 +142,12 @@ func (j *Janitor) sweep(ctx context.Context, t *Table) Report {
 
 // sweepRows deletes batch after batch, each from where the last one ended: what was deleted before stays in the index
 // until the next vacuum, and would be passed again each time.
-func (j *Janitor) sweepRows(ctx context.Context, t *Table, r *Report) error {
+func (j *Janitor) sweepRows(ctx context.Context, t *Table, r *Report) (err error) {
 	conn, err := j.db.Conn(ctx)
 	if err != nil {
 		return explain(t, "connect", err)
 	}
-	defer conn.Close()
+	defer func() { release(ctx, conn, err) }()
 	for from := ""; ; {
 		first := from == ""
 		b, err := j.dialect.batch(ctx, conn, t, from, func() error {

@@ -40,7 +40,7 @@ const holdSQL = "set local idle_in_transaction_session_timeout = '10min'"
 
 // sweepPartitions holds the lock in a transaction of a connection of its own, because DETACH CONCURRENTLY cannot be in
 // one.
-func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error {
+func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) (err error) {
 	if db.Stats().MaxOpenConnections == 1 {
 		return fmt.Errorf("janitor: %s: Partitions needs two connections, the pool has one: raise SetMaxOpenConns", t)
 	}
@@ -48,7 +48,7 @@ func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error
 	if err != nil {
 		return explain(t, "connect", err)
 	}
-	defer holder.Close()
+	defer func() { release(ctx, holder, err) }()
 	tx, _, locked, err := lockTable(ctx, holder, t)
 	if r.Busy = err == nil && !locked; err != nil || !locked {
 		return err
@@ -61,7 +61,7 @@ func sweepPartitions(ctx context.Context, db *sql.DB, t *Table, r *Report) error
 	if err != nil {
 		return explain(t, "connect", err)
 	}
-	defer conn.Close()
+	defer func() { release(ctx, conn, err) }()
 	k := &keeper{conn: conn, t: t, r: r}
 	return k.sweep(ctx)
 }
@@ -220,11 +220,7 @@ func (k *keeper) newName(s span) string {
 	if ms := s.from.UnixMilli() % 1000; ms != 0 {
 		suffix += fmt.Sprintf("_%03d", ms)
 	}
-	name := quote(strings.ToValidUTF8(k.t.Name[:min(len(k.t.Name), most-len(suffix))], "") + suffix)
-	if k.t.Schema == "" {
-		return name
-	}
-	return quote(k.t.Schema) + "." + name
+	return k.t.beside(quote(strings.ToValidUTF8(k.t.Name[:min(len(k.t.Name), most-len(suffix))], "") + suffix))
 }
 
 // drop drops the partitions of which all ids are old.

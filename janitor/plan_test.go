@@ -29,7 +29,7 @@ func TestABatchReadsTheIndexAlone(t *testing.T) {
 		}
 	}
 	run(schema.Postgres.SQL(nil))
-	table := &Table{Name: "processed_event", Column: "processed_at", Keep: 24 * time.Hour}
+	table := &Table{Name: "processed_event", Column: "processed_at", Keep: 24 * time.Hour, place: &place{}}
 	for _, state := range []string{
 		"select 1", // nothing in it, and no statistics
 		"insert into processed_event (event_id, consumer_id, processed_at) select g::text, 'c', now() - interval '9 days' from generate_series(1, 20000) g",

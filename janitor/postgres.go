@@ -109,6 +109,9 @@ func (p postgres) batch(ctx context.Context, conn *sql.Conn, t *Table, from stri
 // lockTable begins a transaction that holds the table's lock against other janitors. There is none without the lock.
 // typ is the type of the column of times, if there is one.
 func lockTable(ctx context.Context, conn *sql.Conn, t *Table) (tx *sql.Tx, typ string, locked bool, err error) {
+	if err := t.find(ctx, conn); err != nil {
+		return nil, "", false, err
+	}
 	tx, err = conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, "", false, explain(t, "begin", err)
@@ -123,13 +126,23 @@ func lockTable(ctx context.Context, conn *sql.Conn, t *Table) (tx *sql.Tx, typ s
 	case err != nil:
 		err = explain(t, "lock", err)
 	case !exists:
-		err = fmt.Errorf("janitor: the table %s does not exist in this database: correct Table.Schema and Table.Name, or create it with package schema", t)
+		err = missingTable{t.String()}
 	case locked:
 		return tx, typ, true, nil
 	}
 	_ = tx.Rollback()
 	return nil, "", false, err
 }
+
+// missingTable is the error of a table that is not there.
+type missingTable struct{ name string }
+
+func (m missingTable) Error() string {
+	return "janitor: the table " + m.name + " does not exist in this database: correct Table.Schema and Table.Name, or create it with package schema"
+}
+
+// SQLState is the code with which the server refuses it: another session may find the table.
+func (missingTable) SQLState() string { return "42P01" }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 

@@ -62,7 +62,7 @@ func (s sqlite) batch(ctx context.Context, conn *sql.Conn, t *Table, from string
 }
 
 // columnsSQL lists a table's columns. Those of the primary key name a row in a table without rowid.
-const columnsSQL = `select name, pk, coalesce(dflt_value, '') from pragma_table_xinfo(?1) order by pk`
+const columnsSQL = `select name, pk, coalesce(dflt_value, '') from pragma_table_xinfo(?1, 'main') order by pk`
 
 // columnsOf returns the columns that name a row, as they stand in SQL, and the default of the column of times,
 // likewise.

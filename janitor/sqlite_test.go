@@ -102,7 +102,7 @@ func TestSweepOtherTablesOfSQLite(t *testing.T) {
 		t.Errorf("%+v, %v", reports, err)
 	}
 	missing := newJanitor(t, db, schema.SQLite, func(cfg *janitor.Config) { cfg.Tables[0].Name = "missing" })
-	if _, err := missing.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "no such table: missing") {
+	if _, err := missing.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "no such table: main.missing") {
 		t.Errorf("a missing table: %v", err)
 	}
 }

@@ -152,7 +152,7 @@ func (o *Operator) browse(ctx context.Context, f func(ctx context.Context, tx Tx
 		ctx, cancel = context.WithTimeout(ctx, browseTimeout)
 		defer cancel()
 	}
-	err := o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err := o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		deadline, _ := ctx.Deadline()
 		left := max(1, (time.Until(deadline) * 9 / 10).Milliseconds()) // before the end of ctx cuts the connection
 		sql := fmt.Sprintf(`select set_config('statement_timeout', '%d', true), set_config('transaction_read_only', 'on', true)`, left)

@@ -62,7 +62,7 @@ func (o *Operator) Preview(ctx context.Context, c Change, f Filter) (groups []Gr
 		return nil, err
 	}
 	where, args := f.sql()
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err = o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		sql := o.tables.In(`select topic, status, count(*), min(created_at) from {event} where ` + where + in(states) +
 			` group by topic, status order by topic, status`)
 		return tx.Query(ctx, sql, args, func(scan func(...any) error) error {
@@ -132,7 +132,7 @@ func (o *Operator) change(ctx context.Context, c Change, f Filter, set string, a
 
 // lastNumber is the highest in the table.
 func (o *Operator) lastNumber(ctx context.Context) (last int64, err error) {
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err = o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		return tx.Query(ctx, o.tables.In(`select coalesce(max(id), 0) from {event}`), nil,
 			func(scan func(...any) error) error { return scan(&last) })
 	})
@@ -147,9 +147,9 @@ func (o *Operator) chosen(ctx context.Context, f *Filter, states []State, after,
 	}
 	buckets = map[int64][]int64{}
 	where, args := f.sql()
-	sql := o.tables.In(fmt.Sprintf(`select bucket::bigint, id from {event} where %s%s and id > %d and id <= %d order by id limit %d`, where, in(states), after, last, limit))
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
-		return tx.Query(ctx, sql, args, func(scan func(...any) error) error {
+	sql := fmt.Sprintf(`select bucket::bigint, id from {event} where %s%s and id > %d and id <= %d order by id limit %d`, where, in(states), after, last, limit)
+	err = o.inTx(ctx, func(ctx context.Context, tx Tx) error {
+		return tx.Query(ctx, o.tables.In(sql), args, func(scan func(...any) error) error {
 			var bucket int64
 			err := scan(&bucket, &until)
 			buckets[bucket] = append(buckets[bucket], until)

@@ -52,13 +52,14 @@ const DefaultLimit = 100
 // holds the lock of its bucket, so that nothing of the key is on its way to Kafka meanwhile.
 type Operator struct {
 	db       Database
-	tables   outboxsql.Tables
+	tables   *places
 	progress func(changed int64)
 }
 
-// NewOperator returns an Operator. Tables says where the tables are; nil is the search_path.
+// NewOperator returns an Operator. Tables says where the tables are; nil is the search_path of the session in which
+// they are looked for first: from then on they stay the same.
 func NewOperator(db Database, tables *schema.Config) *Operator {
-	return &Operator{db: db, tables: outboxsql.NewTables(tables)}
+	return &Operator{db: db, tables: newPlaces(tables)}
 }
 
 // WithProgress returns an Operator that calls f while Retry and Discard work, with how many rows are changed.
@@ -79,7 +80,7 @@ func (o *Operator) List(ctx context.Context, f Filter) (list []Row, err error) {
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err = o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		sql := o.tables.In(`select ` + rowColumns + `, null::bytea from {event} where ` +
 			where + fmt.Sprintf(` order by id limit %d`, limit))
 		return tx.Query(ctx, sql, args, func(scan func(...any) error) error {
@@ -130,7 +131,7 @@ func scanRow(scan func(...any) error) (r Row, err error) {
 
 // Show returns a row with its value. The error wraps ErrNoRow if there is none.
 func (o *Operator) Show(ctx context.Context, number int64) (row Row, err error) {
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err = o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		row, err = o.read(ctx, tx, number)
 		return err
 	})
@@ -155,7 +156,7 @@ func (o *Operator) read(ctx context.Context, tx Tx, number int64) (row Row, err 
 // inBucket runs f when nobody sends what is in the bucket.
 func (o *Operator) inBucket(ctx context.Context, bucket int64,
 	f func(ctx context.Context, tx Tx) (int64, error)) (n int64, err error) {
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err = o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		if err := o.lock(ctx, tx, bucket); err != nil {
 			return err
 		}
@@ -169,7 +170,7 @@ func (o *Operator) inBucket(ctx context.Context, bucket int64,
 func (o *Operator) lock(ctx context.Context, tx Tx, bucket int64) error {
 	nothing := func(func(...any) error) error { return nil }
 	sql := `select pg_advisory_xact_lock(hashoid($1::text::regclass), $2::text::int)`
-	if err := tx.Query(ctx, sql, []any{o.tables.Event, fmt.Sprint(bucket)}, nothing); err != nil {
+	if err := tx.Query(ctx, sql, []any{o.tables.names().Event, fmt.Sprint(bucket)}, nothing); err != nil {
 		return err
 	}
 	for {
@@ -244,7 +245,7 @@ func nullable(b []byte) any {
 
 // Mode says how the table is sent, "" if no relay has run yet.
 func (o *Operator) Mode(ctx context.Context) (mode Mode, err error) {
-	err = o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err = o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		return tx.Query(ctx, o.tables.In(`select mode from {mode}`), nil, func(scan func(...any) error) error {
 			var text string
 			err := scan(&text)
@@ -261,11 +262,11 @@ func (o *Operator) SwitchMode(ctx context.Context, to Mode) error {
 	if to != SinglePhase && to != TwoPhase {
 		return fmt.Errorf("outbox: there is no mode %q", to)
 	}
-	return o.db.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	return o.inTx(ctx, func(ctx context.Context, tx Tx) error {
 		for bucket := range int64(outboxsql.Buckets) { // no single-phase relay has a batch in work
 			nothing := func(func(...any) error) error { return nil }
 			sql := `select pg_advisory_xact_lock(hashoid($1::text::regclass), $2::text::int)`
-			if err := tx.Query(ctx, sql, []any{o.tables.Event, fmt.Sprint(bucket)}, nothing); err != nil {
+			if err := tx.Query(ctx, sql, []any{o.tables.names().Event, fmt.Sprint(bucket)}, nothing); err != nil {
 				return err
 			}
 		}

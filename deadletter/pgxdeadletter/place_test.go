@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/einmal-go/einmal/deadletter"
+	"github.com/einmal-go/einmal/deadletter/internal/deadtest"
 	"github.com/einmal-go/einmal/deadletter/pgxdeadletter"
 	"github.com/einmal-go/einmal/dedupstore"
 	"github.com/einmal-go/einmal/internal/servers/serverstest"
@@ -163,4 +164,28 @@ func newPool(t *testing.T, cfg *pgxpool.Config) *pgxpool.Pool {
 	}
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// A session that somebody has changed past the table meets one call at most.
+func TestSessionThatOthersHaveChanged(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			var h deadtest.Harness[pgx.Tx]
+			cfg, err := pgxpool.ParseConfig(deadtest.Postgres(t, &h))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.MaxConns, cfg.ConnConfig.DefaultQueryExecMode = 1, mode
+			pool := newPool(t, cfg)
+			deadtest.SessionThatOthersHaveChanged(t, func() (deadletter.Table[pgx.Tx], deadletter.Starts) {
+				table := pgxdeadletter.New(pool, nil)
+				return table, table.Starts()
+			}, func(text string) error {
+				_, err := pool.Exec(t.Context(), text)
+				return err
+			})
+		})
+	}
 }

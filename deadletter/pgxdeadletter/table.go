@@ -88,6 +88,21 @@ func (c conn) Begin(ctx context.Context) (tx deadsql.Conn, end func() error, err
 	return conn{begun}, end, nil
 }
 
+// Shed implements deadsql.Shedder, for a pool. A pooler closes its own connection to the server in a transaction alone.
+func (c conn) Shed(ctx context.Context) {
+	pool, ok := c.session.(*pgxpool.Pool)
+	if !ok {
+		return
+	}
+	last, err := pool.Acquire(ctx)
+	if err != nil {
+		return
+	}
+	defer last.Release()
+	_, _ = last.Exec(ctx, "begin")
+	_ = last.Conn().Close(ctx)
+}
+
 func (c conn) Query(ctx context.Context, text string, args ...any) (deadsql.Rows, error) {
 	r, err := c.session.Query(ctx, text, args...)
 	if err != nil {

@@ -35,7 +35,7 @@ var table = map[string]allowed{
 	"offsets":    {},
 	"dedupstore": {},
 	"schema":     {},
-	"janitor":    {module: []string{"schema", "internal/redact", "internal/safelog"}},
+	"janitor":    {module: []string{"schema", "internal/redact", "internal/safelog", "internal/sqlclass", "internal/sqltable"}},
 	"status":     {module: []string{"internal/redact", "internal/safelog"}},
 	"consumer": {module: []string{"offsets", "internal/turn", "internal/errtype", "internal/kafkaconf",
 		"internal/nils", "internal/redact", "internal/safelog", "internal/topicwindow", "internal/version"},
@@ -51,10 +51,10 @@ var table = map[string]allowed{
 	// outbox knows no Kafka, but for its relay; its drivers are its writers' and its databases'
 	"outbox": {module: []string{"schema", "internal/sqlstate", "internal/sqltable",
 		"internal/topicname", "outbox/internal/outboxsql", "outbox/internal/recordsize"}, others: []string{propagation}},
-	"outbox/pgxoutbox":           {module: []string{"outbox"}, others: []string{pgx}},
-	"outbox/sqloutbox":           {module: []string{"outbox"}},
+	"outbox/pgxoutbox":           {module: []string{"internal/sqlclass", "outbox"}, others: []string{pgx}},
+	"outbox/sqloutbox":           {module: []string{"internal/sqlclass", "outbox"}},
 	"outbox/bunoutbox":           {module: []string{"outbox", "outbox/sqloutbox"}, others: []string{bun}},
-	"outbox/internal/outboxsql":  {module: []string{"schema"}},
+	"outbox/internal/outboxsql":  {module: []string{"internal/sqltable", "schema"}},
 	"outbox/internal/recordsize": {},
 	"outbox/internal/tabletest": {
 		module: []string{"outbox", "outbox/pgxoutbox", "outbox/sqloutbox", "outbox/bunoutbox", "schema",

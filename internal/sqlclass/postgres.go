@@ -88,3 +88,10 @@ func Of(err error) dedupstore.Class {
 	}
 	return ofSQLite(err)
 }
+
+// Spoils reports whether the session may be to blame for an error, which has a role, a search_path, prepared statements
+// or a default that others have left there: its connection is not to be used again.
+func Spoils(err error) bool {
+	code := sqlstate.Of(err)
+	return code == "25006" || OfState(code) == dedupstore.Misconfigured
+}

@@ -5,7 +5,6 @@ package sqltable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -15,10 +14,24 @@ import (
 type Query func(ctx context.Context, sql string, args ...any) (string, error)
 
 // ErrNotFound is wrapped, with the name of the table, where no schema of the session's search_path has it.
-var ErrNotFound = errors.New("no schema of the search_path has the table")
+var ErrNotFound error = notFound{}
+
+type notFound struct{}
+
+func (notFound) Error() string { return "no schema of the search_path has the table" }
+
+// SQLState is the code with which the server refuses a table that is not there.
+func (notFound) SQLState() string { return "42P01" }
 
 // ErrNoUsage is wrapped where the role may not look into the schema that has the table. The error has the SQL to run.
-var ErrNoUsage = errors.New("the role has no privilege USAGE on the schema")
+var ErrNoUsage error = noUsage{}
+
+type noUsage struct{}
+
+func (noUsage) Error() string { return "the role has no privilege USAGE on the schema" }
+
+// SQLState is the code with which the server refuses what needs a privilege.
+func (noUsage) SQLState() string { return "42501" }
 
 // Place is where a table is. It is found once, by the first that asks, and stays. It is safe for concurrent use.
 type Place struct{ schema atomic.Pointer[string] }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/einmal-go/einmal/internal/sqlclass"
 	"github.com/einmal-go/einmal/outbox"
 )
 
@@ -24,7 +25,7 @@ func NewDatabase(pool *pgxpool.Pool) *Database { return &Database{pool} }
 // rollbackTimeout is how long ROLLBACK may take; then the connection is closed, and the server rolls back.
 const rollbackTimeout = 5 * time.Second
 
-// InTx implements outbox.Database.
+// InTx implements outbox.Database. A connection is closed if its session may be to blame for an error of f.
 func (d *Database) InTx(ctx context.Context, f func(ctx context.Context, tx outbox.Tx) error) error {
 	if d.pool == nil {
 		return errors.New("pgxoutbox: the pool is nil: make one with pgxpool.New")
@@ -39,6 +40,9 @@ func (d *Database) InTx(ctx context.Context, f func(ctx context.Context, tx outb
 		_ = tx.Rollback(ctx) // does nothing after a commit
 	}()
 	if err := f(ctx, txOf{tx}); err != nil {
+		if sqlclass.Spoils(err) { // within the transaction: a pooler closes its own connection to the server then
+			_ = tx.Conn().Close(ctx)
+		}
 		return err
 	}
 	return tx.Commit(ctx)

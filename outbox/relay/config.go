@@ -69,7 +69,8 @@ type Config struct {
 	// Mode is how rows are sent. Default: outbox.SinglePhase.
 	Mode outbox.Mode
 
-	// Tables says where the tables are, as for schema.Postgres.Apply. By default the search_path finds them.
+	// Tables says where the tables are, as for schema.Postgres.Apply. By default the search_path finds them,
+	// when Run begins: from then on they stay the same.
 	Tables *schema.Config
 
 	// Workers is how many batches this relay has in work at once, each with a connection to the database and to each

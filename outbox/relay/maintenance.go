@@ -77,7 +77,16 @@ func (m *maintenance) look(ctx context.Context) (more bool, err error) {
 }
 
 // errReadOnly is why nothing can be sent by a database that answers.
-var errReadOnly = errors.New("the database is read-only, a standby for example: connect to the primary")
+var errReadOnly error = readOnly{}
+
+type readOnly struct{}
+
+func (readOnly) Error() string {
+	return "the database is read-only, a standby for example: connect to the primary"
+}
+
+// SQLState is the code with which the server would refuse to write: a connection to a standby is not to be kept.
+func (readOnly) SQLState() string { return "25006" }
 
 // measure reads what Status tells of the table.
 func (m *maintenance) measure(ctx context.Context, tx outbox.Tx, seen *look) error {

@@ -49,11 +49,12 @@ left join lateral (select o.id from {event} o where o.status = 'PENDING' and (o.
 
 		// No scan of the whole table, and no join that reads all that waits, whatever the statistics were made of. No
 		// JIT: the costs that PostgreSQL adds to what is disabled would make it compile, which takes 100 ms. No
-		// bitmaps: rows are locked in the order of their ids.
+		// bitmaps: rows are locked in the order of their ids. And no role that somebody has left in the session, whose
+		// rows might be fewer.
 		guard: `select set_config('idle_in_transaction_session_timeout', $1, true), set_config('lock_timeout', $2, true),
   set_config('statement_timeout', $3, true), set_config('enable_seqscan', 'off', true),
   set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-  set_config('jit', 'off', true)`,
+  set_config('jit', 'off', true), set_config('role', $4, true)`,
 
 		// a statement before that which reads the rows: read by the same one, they would be as of before the lock
 		lock: t.In(`select b.bucket from unnest($1::text::bigint[]) as b(bucket)

@@ -8,20 +8,27 @@ import (
 	"github.com/einmal-go/einmal/internal/sqlstate"
 	"github.com/einmal-go/einmal/outbox"
 	"github.com/einmal-go/einmal/outbox/internal/outboxsql"
+	"github.com/einmal-go/einmal/schema"
 )
 
 // table is the outbox in the database: its statements, and the transactions in which they run.
 type table struct {
-	db    outbox.Database
-	mode  outbox.Mode
-	names outboxsql.Tables
+	db     outbox.Database
+	mode   outbox.Mode
+	config *schema.Config
+
+	names outboxsql.Tables // where prepare has found them
 	sql   *statements
+	role  string // with which they were found
 }
 
 func newTable(cfg *Config) *table {
-	names := outboxsql.NewTables(cfg.Tables)
-	return &table{db: cfg.Database, mode: cfg.Mode, names: names, sql: newStatements(names, cfg.Mode)}
+	t := &table{db: cfg.Database, mode: cfg.Mode, config: cfg.Tables}
+	t.name(outboxsql.NewTables(cfg.Tables))
+	return t
 }
+
+func (t *table) name(names outboxsql.Tables) { t.names, t.sql = names, newStatements(names, t.mode) }
 
 // sqlTimeout is what a transaction may take beside Kafka's answer.
 const sqlTimeout = 10 * time.Second
@@ -41,10 +48,10 @@ func (t *table) inTx(ctx context.Context, f func(ctx context.Context, tx outbox.
 	})
 }
 
-// guard sets the time-outs of the transaction. Those of the session or the role may be shorter than Kafka's answer
-// takes.
+// guard sets the time-outs of the transaction, and its role. Those of the session or the role may be shorter than
+// Kafka's answer takes.
 func (t *table) guard(ctx context.Context, tx outbox.Tx, idle time.Duration) error {
-	args := []any{millis(idle), millis(lockTimeout), millis(sqlTimeout)}
+	args := []any{millis(idle), millis(lockTimeout), millis(sqlTimeout), t.role}
 	return tx.Query(ctx, t.sql.guard, args, func(func(...any) error) error { return nil })
 }
 
@@ -60,11 +67,20 @@ func (t *table) lock(ctx context.Context, tx outbox.Tx, buckets []int64) (locked
 	return locked, err
 }
 
-// prepare declares the mode, and checks it.
+// prepare finds the tables, which stay those that they are now, declares the mode, and checks it.
 func (t *table) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 	defer cancel()
 	return t.db.InTx(ctx, func(ctx context.Context, tx outbox.Tx) error {
+		names, _, err := outboxsql.Find(ctx, tx.Query, t.config)
+		if err != nil {
+			return err
+		}
+		t.name(names)
+		role := func(scan func(...any) error) error { return scan(&t.role) }
+		if err := tx.Query(ctx, "select current_setting('role')", nil, role); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, t.sql.declare); err != nil {
 			return t.explained(err)
 		}

@@ -221,16 +221,18 @@ func (t *Table[Tx]) browse(ctx context.Context, f func(ctx context.Context, c Co
 		ctx, cancel = context.WithTimeout(ctx, browseTimeout)
 		defer cancel()
 	}
-	err := t.named(ctx, t.pooled, func(name string) error {
-		b, ok := t.pool.(Beginner)
-		if !ok || t.dialect.limit == "" {
+	err := t.named(ctx, t.pooled, func(name string) (err error) {
+		if t.dialect.limit == "" {
 			return f(ctx, t.pool, name)
 		}
-		tx, end, err := b.Begin(ctx)
-		if err != nil {
+		tx, end, ok, err := t.pool.begin(ctx)
+		switch {
+		case !ok:
+			return f(ctx, t.pool, name)
+		case err != nil:
 			return err
 		}
-		defer func() { _ = end() }()
+		defer func() { end(err) }()
 		deadline, _ := ctx.Deadline()
 		left := time.Until(deadline) * 9 / 10 // the server's answer, that it was too long, comes before the end of ctx cuts the connection
 		if _, err := tx.Exec(ctx, fmt.Sprintf(t.dialect.limit, max(1, left.Milliseconds()))); err != nil {

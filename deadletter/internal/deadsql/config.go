@@ -63,7 +63,7 @@ type base struct {
 	pkg     string // begins each error
 	cfg     Config
 	dialect *dialect
-	pool    Conn
+	pool    shedding
 	invalid error // what is wrong with the configuration
 
 	places map[string]*sqltable.Place // of the tables, unless Config.Schema says it
@@ -72,7 +72,7 @@ type base struct {
 func newBase(pkg string, name schema.Dialect, cfg Config, pool Conn, invalid error) *base {
 	cfg = cfg.withDefaults()
 	d, err := dialectOf(name)
-	b := &base{pkg: pkg, cfg: cfg, dialect: d, pool: pool, places: map[string]*sqltable.Place{cfg.Table: {},
+	b := &base{pkg: pkg, cfg: cfg, dialect: d, pool: shedding{pool}, places: map[string]*sqltable.Place{cfg.Table: {},
 		cfg.StartedTable: {}, cfg.RecordTable: {}}}
 	if err := errors.Join(invalid, err, cfg.validate()); err != nil {
 		b.invalid = dedupstore.WithClass(dedupstore.Misconfigured, fmt.Errorf("%s: %w", pkg, err))
@@ -90,6 +90,9 @@ func (b *base) schemaOf(ctx context.Context, c Conn, table string) (string, erro
 	}
 	in, err := b.places[table].Find(ctx, asker(c), table)
 	if err != nil {
+		if c == Conn(b.pool) { // a transaction's connection is not given back yet
+			b.pool.shed(ctx, err)
+		}
 		return "", b.unable(ctx, err)
 	}
 	return in, nil

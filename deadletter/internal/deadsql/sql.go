@@ -3,6 +3,7 @@ package deadsql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 )
 
 // SQL makes a Conn of a *sql.DB or a *sql.Tx.
@@ -29,6 +30,21 @@ func (c sqlConn) Begin(ctx context.Context) (tx Conn, end func() error, err erro
 		return nil, nil, err
 	}
 	return SQL(begun), begun.Rollback, nil
+}
+
+// Shed implements Shedder, for a pool. A pooler closes its own connection to the server in a transaction alone.
+func (c sqlConn) Shed(ctx context.Context) {
+	pool, ok := c.SQLConn.(*sql.DB)
+	if !ok {
+		return
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return
+	}
+	_, _ = conn.ExecContext(ctx, "begin")
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Close()
 }
 
 func (c sqlConn) Exec(ctx context.Context, text string, args ...any) (int64, error) {
