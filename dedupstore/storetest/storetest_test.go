@@ -65,7 +65,7 @@ func TestFlawsAreFound(t *testing.T) {
 				if !strings.HasPrefix(c.name, name) {
 					continue
 				}
-				if log := failure(t, c, f.harness()); log == "" {
+				if log := firstFailure(t, c, f); log == "" {
 					t.Errorf("case %q passes", c.name)
 				} else {
 					t.Logf("case %q: %s", c.name, log)
@@ -73,6 +73,17 @@ func TestFlawsAreFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// firstFailure runs a case until it complains, and returns of what. The workers of case 15 act at random: in one of 300
+// runs, fewer than three commits are those of the hasty store, and the flaw does not show.
+func firstFailure(t *testing.T, c testCase[*modelTx], f flaw) (log string) {
+	for range 10 {
+		if log = failure(t, c, f.harness()); log != "" {
+			break
+		}
+	}
+	return log
 }
 
 // failure runs a case and returns what it complained about.
