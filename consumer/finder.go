@@ -83,7 +83,6 @@ func (f *finder) ask(addr string) answer {
 	if b == nil {
 		return answer{from: addr, err: sarama.ErrClosedClient}
 	}
-	_ = b.Open(f.conf) // it may be open
 	req := &sarama.FindCoordinatorRequest{CoordinatorKey: f.group, CoordinatorType: sarama.CoordinatorGroup,
 		Version: findVersion(f.conf.Version)}
 	res, err := b.FindCoordinator(req)
@@ -92,7 +91,7 @@ func (f *finder) ask(addr string) answer {
 		if _, cause := b.Connected(); cause != nil {
 			err = cause // why it is not connected
 		}
-		_ = b.Close() // else it is not opened again
+		f.drop(addr, b)
 	case !errors.Is(res.Err, sarama.ErrNoError):
 		err = res.Err
 	case res.Coordinator == nil:
@@ -111,7 +110,8 @@ func findVersion(v sarama.KafkaVersion) int16 {
 	return 1
 }
 
-// broker returns the connection to a broker, nil after close.
+// broker returns the connection to a broker, nil after close. It opens those that it makes: one that were opened after
+// forget would stay open.
 func (f *finder) broker(addr string) *sarama.Broker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,8 +124,19 @@ func (f *finder) broker(addr string) *sarama.Broker {
 	f.idle.Reset(finderIdle)
 	if f.brokers[addr] == nil {
 		f.brokers[addr] = sarama.NewBroker(addr)
+		_ = f.brokers[addr].Open(f.conf) // it does not wait for the connection
 	}
 	return f.brokers[addr]
+}
+
+// drop closes a connection and has the next question open another one.
+func (f *finder) drop(addr string, b *sarama.Broker) {
+	f.mu.Lock()
+	if f.brokers[addr] == b {
+		delete(f.brokers, addr)
+	}
+	f.mu.Unlock()
+	_ = b.Close()
 }
 
 // forget closes the connections.
