@@ -96,8 +96,7 @@ func (s *session) ConsumeClaim(sess sarama.ConsumerGroupSession, sc sarama.Consu
 // restart makes a partition of a topic that was created again start anew in cooperative mode, where the position of a
 // fetch that runs cannot be set: it commits the start, and the session begins again.
 func (s *session) restart(sess sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) {
-	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, sc.Topic()),
-		partitionAttr(sc.Partition()))
+	s.tellRecreated(s.topics[sc.Topic()], sc.Partition())
 	sess.ResetOffset(sc.Topic(), sc.Partition(), 0, "")
 	s.commit(sess)
 }

@@ -78,8 +78,7 @@ func moveTo(sess sarama.ConsumerGroupSession, topic string, partition int32, off
 // startOf returns where the partition must start, and whether that is not where sarama would.
 func (s *session) startOf(t *topic, p int32) (offset int64, move bool, err error) {
 	if s.recreated[t.name] {
-		s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, t.name),
-			partitionAttr(p))
+		s.tellRecreated(t, p)
 		return 0, true, nil
 	}
 	committed, known := s.committed[t.name][p]
@@ -146,6 +145,15 @@ func (s *session) tellOutOfRange(t *topic, p int32, committed, offset, skipped i
 		slog.Int64("skipped", skipped))
 	t.totals.count(func(t *TopicTotals) { t.OutOfRange++ })
 	s.hooks.outOfRange(t.name, p, offset)
+}
+
+// tellRecreated tells that a partition starts anew, since its topic was created again: what was committed is an offset of
+// the old one.
+func (s *session) tellRecreated(t *topic, p int32) {
+	s.log.Error("einmal: the topic was created again, it is read from its start", slog.String(attrTopic, t.name),
+		partitionAttr(p))
+	t.totals.count(func(t *TopicTotals) { t.OutOfRange++ })
+	s.hooks.outOfRange(t.name, p, 0)
 }
 
 // begin finds out where a claim begins that sarama starts at the oldest message, and commits that: nothing was

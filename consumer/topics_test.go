@@ -154,6 +154,8 @@ func TestTopicCreatedAgain(t *testing.T) {
 				var s seen
 				cfg := config(b, group, topic, &s)
 				cfg.Sarama, cfg.Rebalance = quick, rebalance
+				told := make(chan int64, 10)
+				cfg.Hooks.OutOfRange = func(_ string, _ int32, offset int64) { told <- offset }
 				m := start(t, cfg)
 				eventually(t, "the old topic is handled", func() bool { return s.len() == 5 })
 				before := s.all()[0].TopicID
@@ -170,6 +172,13 @@ func TestTopicCreatedAgain(t *testing.T) {
 					}
 					return len(offsets) == int(all)
 				})
+				eventually(t, "the hook is called", func() bool { return len(told) > 0 })
+				if offset := <-told; offset != 0 {
+					t.Errorf("the hook says that it starts at %d", offset)
+				}
+				if totals := m.Status().Totals.Topics; len(totals) != 1 || totals[0].OutOfRange < 1 {
+					t.Errorf("totals %+v", totals)
+				}
 				if err := m.stop(); err != nil {
 					t.Fatal(err)
 				}
