@@ -15,9 +15,10 @@ import (
 	"github.com/einmal-go/einmal/dedupstore/pgxstore"
 )
 
-// grouping returns a store with groups, and one transaction at a time.
+// grouping returns a store with groups, and one transaction at a time. Calls that wait for it share the next one.
 func grouping(db *database) *pgxstore.Store {
-	return pgxstore.New(db.pool(func(cfg *pgxpool.Config) { cfg.MaxConns = 2 }), &pgxstore.Config{Group: 50})
+	return pgxstore.Unhurried(pgxstore.New(db.pool(func(cfg *pgxpool.Config) { cfg.MaxConns = 2 }),
+		&pgxstore.Config{Group: 50}))
 }
 
 // together makes the calls in one group: the only transaction is in use until all of them wait.
