@@ -210,7 +210,9 @@ func (v *groupView) note(p *groupPart) string {
 		if m.Fetched != nil {
 			note += " for " + ago(max(0, v.now.Sub(*m.Fetched).Seconds()))
 		}
-		note += fmt.Sprintf(", failed %d times", m.Attempts)
+		if m.Attempts > 0 {
+			note += fmt.Sprintf(", failed %d times", m.Attempts)
+		}
 		if more := len(p.Open) - 1; more > 0 {
 			note += fmt.Sprintf(", and %d more", more)
 		}

@@ -28,3 +28,20 @@ func TestGroupProblems(t *testing.T) {
 		}
 	}
 }
+
+// What is open has failed, or is in work: then no failures are told.
+func TestGroupNoteOfOpenMessages(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	fetched := now.Add(-time.Minute)
+	for want, open := range map[string][]groupOpen{
+		"@7 open for 1m0s": {{7, &fetched, 0}},
+		"@7 open for 1m0s, failed 2 times, and 1 more": {{7, &fetched, 2}, {9, &fetched, 0}},
+		"@7 open": {{7, nil, 0}},
+	} {
+		v := &groupView{now: now}
+		if got := v.note(&groupPart{Open: open}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

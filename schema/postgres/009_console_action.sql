@@ -3,7 +3,7 @@
 create table if not exists console_action (
   id         bigint      not null generated always as identity,
   begun_at   timestamptz not null default clock_timestamp(),
-  ended_at   timestamptz,                     -- null while it is being done, and for ever if the process ended meanwhile
+  ended_at   timestamptz,                     -- null while it is being done, and for ever if the process ended meanwhile, or could not write it
   done_by    text        not null,
   action     text        not null,            -- "dead.redrive" for example
   target     text        not null default '', -- what it was done to

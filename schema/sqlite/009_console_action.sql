@@ -4,7 +4,7 @@ create table if not exists console_action (
   -- an id is never used again
   id         integer primary key autoincrement,
   begun_at   text    not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-  ended_at   text,                       -- null while it is being done, and for ever if the process ended meanwhile
+  ended_at   text,                       -- null while it is being done, and for ever if the process ended meanwhile, or could not write it
   done_by    text    not null,
   action     text    not null,           -- "dead.redrive" for example
   target     text    not null default '', -- what it was done to
