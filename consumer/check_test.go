@@ -114,6 +114,25 @@ func TestCheckThatNeverSucceeds(t *testing.T) {
 	}
 }
 
+// An answer that the end of StartTimeout cuts short tells less than the one before it, which is the error.
+func TestCheckThatIsCutShort(t *testing.T) {
+	t.Parallel()
+	b := serverstest.InProcess(t)
+	errDown := errors.New("the database is down")
+	var asked atomic.Int32
+	cfg := config(b, serverstest.Group(t), b.Topic(t, 1), checking(func(ctx context.Context) error {
+		if asked.Add(1) == 1 {
+			return consumer.RetryAfter(time.Millisecond, errDown)
+		}
+		<-ctx.Done()
+		return consumer.RetryAfter(time.Millisecond, ctx.Err())
+	}))
+	cfg.StartTimeout = brief
+	if err := startError(t, cfg, cfg.StartTimeout); !errors.Is(err, errDown) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
 // Check has a context that ends with StartTimeout.
 func TestCheckThatHangs(t *testing.T) {
 	t.Parallel()

@@ -52,8 +52,13 @@ func saidOnce(names []string, found [][]error) error {
 // checkUntil asks again as long as all that is wrong asks for a delay. What waiting does not cure is returned at once.
 func (s *starter) checkUntil(ctx context.Context, t *topic) []error {
 	what := fmt.Sprintf("the chain of topic %q", t.name)
+	var before []error
 	for {
 		errs := t.check(ctx)
+		if before != nil && cutShort(ctx, errs) {
+			return before // the end of ctx tells less than the answer before it
+		}
+		before = errs
 		delay := startRetry // at least, or a link that asks for none makes a hot loop
 		for _, err := range errs {
 			d, again := Delay(err)
@@ -73,4 +78,9 @@ func (s *starter) checkUntil(ctx context.Context, t *topic) []error {
 			return errs
 		}
 	}
+}
+
+// cutShort reports whether the end of ctx is why errs are.
+func cutShort(ctx context.Context, errs []error) bool {
+	return ctx.Err() != nil && slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, ctx.Err()) })
 }

@@ -56,7 +56,7 @@ func TestTransactionsLeaveAConnection(t *testing.T) {
 	for range 3 {
 		<-inside
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var one int
 	if err := pool.QueryRow(ctx, "select 1").Scan(&one); err != nil {

@@ -134,7 +134,7 @@ func TestLockTimeoutOnTheTable(t *testing.T) {
 	}
 	for _, mode := range modes {
 		cfg := &pgxstore.Config{LockTimeout: 50 * time.Millisecond, CommitTimeout: 100 * time.Millisecond}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // against hanging
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // against hanging
 		_, err := pgxstore.New(db.pool(inMode(mode)), cfg).Once(ctx, key("any"), writes("any"))
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), "LockTimeout") {

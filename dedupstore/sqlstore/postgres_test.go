@@ -253,7 +253,7 @@ func TestTransactionsLeaveAConnection(t *testing.T) {
 	for range 3 {
 		<-inside
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := pool.PingContext(ctx); err != nil {
 		t.Errorf("the rest of the service finds no connection: %v", err)

@@ -34,7 +34,7 @@ func TestStoresOfOnePool(t *testing.T) {
 		both.Go(func() {
 			err := store.InTx(t.Context(), func(ctx context.Context, _ pgx.Tx) error {
 				time.Sleep(100 * time.Millisecond)
-				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
 				_, err := pool.Exec(ctx, "select 1")
 				return err

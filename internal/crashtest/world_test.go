@@ -232,7 +232,7 @@ func (w *world) report(format string, args ...any) {
 
 // missing returns one of the events that has no effect.
 func (w *world) missing(events []string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var id string
 	err := w.pool.QueryRow(ctx, `select id from unnest($1::text[]) id where id <> '' and not exists (select from effect where event = id) limit 1`, events).Scan(&id)

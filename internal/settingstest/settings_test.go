@@ -82,7 +82,7 @@ func chain(change func(cfg *middleware.StandardConfig[pgx.Tx])) func(*testing.T,
 func inVain(set func(*testing.T, *service)) func(*testing.T, *service) {
 	return func(t *testing.T, s *service) {
 		set(t, s)
-		s.patience = 2 * time.Second
+		s.patience = 5 * time.Second
 	}
 }
 
