@@ -314,7 +314,7 @@ func TestCommitTimeout(t *testing.T) {
 		dialer.Break(faultconn.CommitHangs)
 		begin := time.Now()
 		ran, err := store.Once(t.Context(), key("e"), writes("e"))
-		if took := time.Since(begin); ran || !errors.Is(err, dedupstore.ErrOutcomeUnknown) || took > 2*time.Second {
+		if took := time.Since(begin); ran || !errors.Is(err, dedupstore.ErrOutcomeUnknown) || took > 20*time.Second {
 			t.Errorf("Once() = %v, %v after %v", ran, err, took)
 		}
 		if ran, err := store.Once(t.Context(), key("e"), writes("e")); ran || err != nil || db.Effects() != 1 {
