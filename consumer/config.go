@@ -59,8 +59,8 @@ type Config struct {
 	// LeaveOnStop makes a static member leave when it stops, for a scale-down.
 	LeaveOnStop bool
 
-	// StallTimeout is how long a partition may hold messages of which none finishes, before Ready is false. Default:
-	// DefaultStallTimeout.
+	// StallTimeout is how long a partition may hold messages of which none finishes, before Ready is false, unless they
+	// wait for a database that is away. Default: DefaultStallTimeout.
 	StallTimeout time.Duration
 
 	// Limits bound memory, and what a crash repeats.

@@ -12,7 +12,8 @@ const DefaultStallTimeout = 2 * DefaultProcessingLimit
 // Ready is for a readiness probe: true from the first assignment on (an empty one counts: there can be more members
 // than partitions), false while the Consumer starts, drains or is out of the group, while the brokers do not know one
 // of its topics (Status.Unread), and when for Config.StallTimeout a partition held messages of which none finished, or
-// could not be read. Status.NotReady says which. What a user has paused, see Pause, is as it should be.
+// could not be read. Status.NotReady says which. What a user has paused, see Pause, is as it should be, and what waits
+// for a database that is away is Degraded instead.
 func (c *Consumer) Ready() bool { return c.Status().NotReady == "" }
 
 // notReady returns why the Consumer is not ready, or "".
@@ -34,7 +35,7 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 				since = later
 			}
 		}
-		if idle := now.Sub(since); idle > stall && p.Held > 0 && p.UserPause == nil {
+		if idle := now.Sub(since); idle > stall && p.Held > 0 && p.UserPause == nil && !p.waitsForDatabase() {
 			return fmt.Sprintf("%s has messages, and none has finished for %v", partitionName(p.Topic, p.Partition),
 				idle.Round(time.Second))
 		}
@@ -45,6 +46,10 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 	}
 	return ""
 }
+
+// waitsForDatabase reports whether the partition's messages wait for a database that is away: the Consumer is degraded
+// then, and no restart helps.
+func (p PartitionStatus) waitsForDatabase() bool { return p.Failing != nil && needOf(p.Failing.Err) == NeedDatabase }
 
 // unread says which topic or partition the brokers do not tell of, or is "".
 func (s Status) unread(now time.Time, stall time.Duration) string {

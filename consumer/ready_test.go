@@ -103,13 +103,14 @@ var readiness = []struct {
 	}},
 	{"the database is away", true, "", func(t *testing.T) *consumer.Consumer {
 		b, topic, group := backlog(t, 1, 3)
-		m := start(t, config(b, group, topic, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+		cfg := config(b, group, topic, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
 			return dedupstore.WithClass(dedupstore.Unavailable, errHandler)
-		})))
-		eventually(t, "it is degraded", func() bool {
+		}))
+		cfg.StallTimeout = 200 * time.Millisecond
+		m := start(t, cfg)
+		eventually(t, "it is degraded for longer than StallTimeout", func() bool {
 			d := m.Status().Degraded
-			return len(d) == 1 &&
-				d[0].Need == consumer.NeedDatabase
+			return len(d) == 1 && d[0].Need == consumer.NeedDatabase && time.Since(d[0].Since) > 2*cfg.StallTimeout
 		})
 		return m.Consumer
 	}},

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// commands are all of them, in the order in which they are listed. A new one is a function that returns it, in the file
-// of its group, and a line here.
+// commands are all of them, in the order in which they are listed. A new one is a variable in the file of its group,
+// and a line here.
 var commands = []command{
 	schemaPrint,
 	schemaApply,

@@ -52,7 +52,7 @@ func (f *groupFlags) add(flags *flag.FlagSet) {
 	f.kafka.add(flags)
 	flags.DurationVar(&f.watch, "watch", 0, "look again after this `time`, until interrupted")
 	flags.Int64Var(&f.maxLag, "max-lag", -1,
-		"the `lag` in messages, of the whole group, from which on the exit code is 1; 0 means none at all. By default any is well")
+		"the `lag` in messages, of the whole group, above which the exit code is 1; 0 means none at all. By default any is well")
 	flags.BoolVar(&f.json, "json", false, "print JSON, an object for each look")
 }
 
