@@ -3,7 +3,7 @@
 //
 // The age of a record is no matter of housekeeping. An event whose record is gone takes effect again when it is
 // delivered again, so Table.Keep must be at least as long as middleware.DedupConfig.Window, by which events that are
-// older are refused before they are looked up. docs/retention.md has the arithmetic. Nothing is deleted unless a Table
+// older and have no record are refused. docs/retention.md has the arithmetic. Nothing is deleted unless a Table
 // with a Keep is configured.
 //
 //	db := stdlib.OpenDB(*pool.Config().ConnConfig) // pgx; of bun take db.DB

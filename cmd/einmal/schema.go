@@ -45,9 +45,9 @@ var schemaPrint = command{
 var schemaApply = command{
 	name: "schema apply", args: components,
 	about: "Create the tables, and say what was created.",
-	more: aboutComponents + "\n\nIt is one transaction: all of it happens, or nothing. Running it again is harmless. What is there is not altered: what\n" +
-		"is wrong with it is said, as by schema check, and if it is an error the exit code is 1. An index of a large table that\n" +
-		"is there already keeps writers waiting while it is made: make it before, by create index concurrently.",
+	more: aboutComponents + "\n\nIt is one transaction: all of it happens, or nothing. Running it again is harmless. Indexes, and\n" +
+		"columns of later versions, that a table lacks are added. Nothing else that is there is altered: what is wrong with it\n" +
+		"is said, as by schema check, and if it is an error the exit code is 1. An index of a large table that is there already keeps writers waiting while it is made: make it before, by create index concurrently.",
 	setup: func(flags *flag.FlagSet) action {
 		return onTables(flags, true, func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error {
 			before, after, err := w.apply(ctx, db)
