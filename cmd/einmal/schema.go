@@ -47,7 +47,8 @@ var schemaApply = command{
 	about: "Create the tables, and say what was created.",
 	more: aboutComponents + "\n\nIt is one transaction: all of it happens, or nothing. Running it again is harmless. Indexes, and\n" +
 		"columns of later versions, that a table lacks are added. Nothing else that is there is altered: what is wrong with it\n" +
-		"is said, as by schema check, and if it is an error the exit code is 1. An index of a large table that is there already keeps writers waiting while it is made: make it before, by create index concurrently.",
+		"is said, as by schema check, and if it is an error the exit code is 1. An index of a large table that is there\n" +
+		"already keeps writers waiting while it is made: make it before, by create index concurrently.",
 	setup: func(flags *flag.FlagSet) action {
 		return onTables(flags, true, func(ctx context.Context, env *environment, db *sql.DB, w *wanted) error {
 			before, after, err := w.apply(ctx, db)
