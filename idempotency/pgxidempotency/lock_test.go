@@ -73,7 +73,7 @@ func TestRowsLeftOpen(t *testing.T) {
 	t.Parallel()
 	h := harness(t, pgx.QueryExecModeCacheStatement)
 	for _, drop := range []bool{false, true} {
-		_, _, err := h.Store.Once(t.Context(), idempotency.Request{Key: "key", Keep: time.Hour},
+		_, _, err := h.Store.Once(t.Context(), idempotency.Request{Key: fmt.Sprint("key ", drop), Keep: time.Hour},
 			func(ctx context.Context, tx pgx.Tx) (idempotency.Answer, error) {
 				_, err := tx.Query(ctx, "select generate_series(1, 10000)") //nolint:sqlclosecheck // that is the mistake
 				return idempotency.Answer{Status: 200, DropWrites: drop}, err
