@@ -49,7 +49,9 @@ func (s Status) notReady(now time.Time, stall time.Duration) string {
 
 // waitsForDatabase reports whether the partition's messages wait for a database that is away: the Consumer is degraded
 // then, and no restart helps.
-func (p PartitionStatus) waitsForDatabase() bool { return p.Failing != nil && needOf(p.Failing.Err) == NeedDatabase }
+func (p PartitionStatus) waitsForDatabase() bool {
+	return p.Failing != nil && needOf(p.Failing.Err) == NeedDatabase
+}
 
 // unread says which topic or partition the brokers do not tell of, or is "".
 func (s Status) unread(now time.Time, stall time.Duration) string {
